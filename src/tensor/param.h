@@ -45,8 +45,8 @@ typedef struct bp_param {
                            or the group is frozen */
 } bp_param;
 
-/** Parameters that are one after another in memory, without gaps (except for bp_group_align): fused
- * products rely on it. */
+/** Parameters that are contiguous in memory (except for bp_group_align): fused products rely on
+ * it. */
 typedef struct bp_group {
     bp_param *params; /* [capacity], fixed from the first one on: pointers stay valid */
     int count, capacity;
@@ -113,8 +113,7 @@ bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n,
 bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
                                    float init_std, int axis, int64_t first, int64_t count);
 
-/** Whether the next product writes the gradients of `count` params, which are one after another;
- * only once. */
+/** Whether the next product writes the gradients of `count` contiguous params; only once. */
 bool bp_params_take_fresh(bp_param *params, int count);
 
 /** Initial values, a function of (seed, tensor name, place in the whole tensor): the same for every

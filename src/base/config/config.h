@@ -155,7 +155,7 @@ typedef struct bp_key_group {
 } bp_key_group;
 
 /** The INI text of every key as resolved (config.ini), and the keys' part of --help (help.h): by
- * sections, then `groups` (NULL: none). Free with bp_free(); NULL: no memory.
+ * sections, then `groups` (may be NULL). Free with bp_free(); NULL: no memory.
  *
  * Values are in one canonical form, as in the getters and bp_config_each: the shortest number that
  * reads back the same, bytes in their largest whole unit, yes and no. bp_config_read of the text

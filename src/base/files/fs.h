@@ -44,8 +44,8 @@ bp_err bp_plain_open(const char *path, int flags, int *fd);
 /** Read such a file whole, as bp_file_read. Errors: of both. */
 bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
 
-/** Replace or create a file: temporary file beside it, write, fsync, rename, fsync of the folder.
- * All of it or nothing.
+/** Replace or create a file: temporary file in the same folder, write, fsync, rename, fsync of the
+ * folder. All of it or nothing.
  *
  * Errors: BP_ERR_CREATE no such folder, or `path` is not a regular file (devices and folders are
  * not replaced); BP_ERR_DENIED; BP_ERR_IO (disk full). The old file, if any, is then untouched.
@@ -98,7 +98,7 @@ int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset);
 
 bool bp_path_exists(const char *path);
 bool bp_path_is_dir(const char *path);
-int64_t bp_file_size(const char *path); /* -1 when there is none */
+int64_t bp_file_size(const char *path); /* -1 if it has no size */
 
 /** mkdir -p, mode 0777 less the umask; each new folder's name is on the disk.
  *

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* BEFORE NAME BETWEEN TOKEN AFTER, beside NAME */
+/* BEFORE NAME BETWEEN TOKEN AFTER, in NAME's folder */
 static const struct {
     const char *before, *between, *after, *verb;
     int open_flags; /* to take the lock */

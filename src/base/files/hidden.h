@@ -1,4 +1,4 @@
-/* An output under a temporary name, since its writer may be killed: a file or a folder beside the
+/* An output under a temporary name, since its writer may be killed: a file or a folder next to the
  * output, locked (flock) while it is written. An unlocked one was left by a killed run. Local. */
 #ifndef BP_BASE_HIDDEN_H
 #define BP_BASE_HIDDEN_H

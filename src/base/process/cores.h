@@ -40,7 +40,7 @@ void bp_cores_widen(void);
 void bp_cores_step_aside(void);
 
 /** The cores of `mask` as hwloc orders them: by package and physical core, the second hardware
- * threads of a physical core beside the first, or left out if there are enough first ones for
+ * threads of a physical core next to the first, or left out if there are enough first ones for
  * `threads`. out[bp_cores_count(mask)]; returns how many. */
 int bp_cores_in_order(int *out, const bp_cores *mask, int threads);
 

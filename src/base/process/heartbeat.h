@@ -19,7 +19,7 @@ typedef enum bp_phase {
     BP_PHASE_MERGE,      /* tables and summaries */
     BP_PHASE_FIT,        /* fits of uncertainty methods: curvature, temperatures, resamples */
     BP_PHASE_COUNT,      /* n-grams of a corpus: read, sorted, merged, made into a model */
-    BP_PHASE_BENCH,      /* measuring: work of very different lengths, one after another */
+    BP_PHASE_BENCH,      /* measuring: work of very different lengths */
     BP_PHASE_END,        /* closing */
     BP_PHASES
 } bp_phase;
@@ -39,7 +39,7 @@ void bp_heartbeat_commit(double seconds);
 /** Something has moved on. */
 void bp_heartbeat_progress(void);
 /** Don't count calls of the calling thread as progress or waits of its rank: for helpers that run
- * beside a step and would hide that it hangs. */
+ * during a step and would hide that it hangs. */
 void bp_heartbeat_beside(void);
 /** This process enters, and leaves, a collective or a wait for another rank; `what` is a literal.
  * They may be nested: the outer one counts. Both count as progress. */

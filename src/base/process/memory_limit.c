@@ -77,7 +77,7 @@ static bool find_group(const char *root, bool version_1, char path[PATH_BYTES])
 
 /* What a group lets the job hold: the least of it and of those above it. */
 typedef struct group_limit {
-    int64_t limit; /* -1: none */
+    int64_t limit; /* -1: no limit */
     int64_t left;  /* of the group, with the memory that the job holds already */
 } group_limit;
 

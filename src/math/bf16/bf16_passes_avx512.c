@@ -49,8 +49,8 @@ ALWAYS __mmask16 lanes_below(int64_t n)
     return n <= 0 ? 0 : n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1u);
 }
 
-/* 16 values of row r from column c on, zeros where there are none; `halves` is x's and a constant
- * where this is inlined. */
+/* 16 values of row r from column c on, zeros past the end; `halves` is x's and a constant where
+ * this is inlined. */
 ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c, bool halves)
 {
     __mmask16 some = r < x->rows ? lanes_below(x->D - c) : 0;

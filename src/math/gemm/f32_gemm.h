@@ -1,11 +1,11 @@
 /* Our own float32 matrix products, for CPUs with AVX-512.
  *
  * c[M][N] = start + a[M][K] b[K][N]. A block of k of the right side is packed into panels of 64
- * columns, which stay in the second cache; strips of 48 rows of the left side are packed one after
- * another (or read in place: few columns do not pay for a copy), and are multiplied with all
- * panels, 6 rows at a time. A sum is that of its blocks of BP_F32_INNER along k, in order, each
- * summed in order from 0 and then added to what is there: so its bits do not depend on M, N, the
- * position of its row and column, or threads.
+ * columns, which stay in L2; strips of 48 rows of the left side are packed in turn (or read in
+ * place: few columns do not pay for a copy), and are multiplied with all panels, 6 rows at a time.
+ * A sum is that of its blocks of BP_F32_INNER along k, in order, each summed in order from 0 and
+ * then added to what is there: so its bits do not depend on M, N, the position of its row and
+ * column, or threads.
  */
 #ifndef BP_MATH_GEMM_F32_GEMM_H
 #define BP_MATH_GEMM_F32_GEMM_H

@@ -147,14 +147,14 @@ void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight 
 /** dx[rows][ins] = dy[rows][outs] W */
 void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
                               int64_t rows);
-/** dw[outs][ins] += dyt x; dbias[outs] += column sums of dy in row order (NULL of either: none). */
+/** dw[outs][ins] += dyt x; dbias[outs] += column sums of dy in row order (either may be NULL). */
 void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
                                const float *x, int64_t rows, int64_t outs, int64_t ins);
 
 /** Both gradients of one map, bitwise equal to bp_linear_backward_weight and
  * bp_linear_backward_input; dy is rounded once. dx must not be dy. */
 typedef struct bp_linear_gradients {
-    float *dx, *dw, *dbias; /* dw, dbias NULL: none */
+    float *dx, *dw, *dbias; /* dw, dbias may be NULL */
 } bp_linear_gradients;
 void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
                         const float *x, const bp_weight *w, int64_t rows);

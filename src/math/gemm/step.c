@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-#define PANEL 32  /* columns of a panel, side by side for each k */
+#define PANEL 32  /* columns of a panel, contiguous for each k */
 #define ROWS  48  /* that go through a panel at once */
 #define INNER 256 /* steps of k at a time: a panel's part and the rows' stay in L1 */
 

@@ -1,4 +1,4 @@
-/* Philox4x32-10 at COUNTERS counters side by side: bp_rng_block, vectorised (tests hold them
+/* Philox4x32-10 at COUNTERS counters in parallel: bp_rng_block, vectorised (tests hold them
  * equal).
  *
  * A word is in the low half of a 64-bit lane, where the product of two words needs no shuffle; the
