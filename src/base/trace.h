@@ -160,7 +160,7 @@ void bp_trace_flight(bp_trace_kind kind, int64_t began, double bytes);
 
 typedef struct bp_trace_count {
     int64_t calls;
-    int64_t nanoseconds; /* of their own */
+    int64_t nanoseconds; /* own time */
     double flops, bytes;
 } bp_trace_count;
 
@@ -174,9 +174,9 @@ void bp_trace_counts(bp_trace_track track, bp_trace_count counts[BP_TRACE_KINDS]
 typedef struct bp_trace_event {
     int64_t begin, end; /* nanoseconds of CLOCK_MONOTONIC */
     float flops, bytes;
-    int32_t number;      /* of a step or a micro-batch, or -1 */
+    int32_t number;      /* step or micro-batch, or -1 */
     uint8_t kind, track; /* bp_trace_kind, bp_trace_track */
-    int16_t chunk;       /* of a stage, or -1 */
+    int16_t chunk;       /* chunk of a stage, or -1 */
 } bp_trace_event;
 
 /** The events kept, in the order in which they ended; borrowed, until the next span ends.

@@ -55,7 +55,7 @@ void bp_bcast_text(char **text, int root, MPI_Comm comm);
 typedef struct bp_transfer { /* {0}: no transfer; bp_wait returns immediately */
     bool under_way;
     MPI_Request request;
-    int64_t expected_bytes; /* of a receive; -1 for a send */
+    int64_t expected_bytes; /* for a receive; -1 for a send */
     int64_t bytes, began;   /* for a timeline (base/trace.h) */
 } bp_transfer;
 void bp_send(const void *data, int64_t bytes, int to, int tag, MPI_Comm comm);

@@ -58,7 +58,7 @@ typedef struct bp_mesh {
     MPI_Comm expert, expert_data;
     struct bp_lockstep *lockstep;  /* of `expert`, while data ranks have work of their own
                                       (mesh/lockstep.h): a job that trains has none; borrowed */
-    int expert_ranks, expert_rank; /* of `expert`, and this one's place */
+    int expert_ranks, expert_rank; /* size of `expert`, and this rank's place */
     int rank, size;                /* in world */
     int members, pipeline_ranks, data_ranks, tensor_ranks;   /* extents of the axes */
     int member_index, pipeline_rank, data_rank, tensor_rank; /* this rank's coordinates */

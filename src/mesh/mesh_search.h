@@ -8,8 +8,8 @@
 
 typedef struct bp_mesh_search {
     bp_mesh_shape mesh; /* fitted: the one that does not fit */
-    int nodes;          /* of the job */
-    int node_ranks;     /* of the fullest */
+    int nodes;          /* nodes in the job */
+    int node_ranks;     /* ranks on the fullest node */
     int members_most; /* members that may run concurrently in the chosen mesh; 0: as many as now */
     const bp_config *config; /* which of mesh.* did the user give? */
     /** Would the job take this mesh, and would it fit? Ranks fill the nodes one after another. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BP_REQUEST_BYTES 128 /* of one, at most */
+#define BP_REQUEST_BYTES 128 /* the most bytes of a request */
 
 typedef struct bp_requests {
     MPI_Comm group; /* borrowed */

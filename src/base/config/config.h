@@ -133,7 +133,8 @@ bool bp_config_bool(const bp_config *config, const char *key);
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
 bp_err bp_config_set_from(bp_config *config, const char *key, const char *value,
                           const char *where); /* where the user gave it, for messages */
-bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */
+bp_err bp_config_set_int(bp_config *config, const char *key,
+                         int64_t value); /* only for an INT key */
 
 /** Add one fault, with its identifier (as BP_FAIL's), or the thread's last failure, to those
  * reported together, and turn what was collected into an error (BP_OK when none). */

@@ -17,13 +17,13 @@ typedef enum config_source {
 
 typedef struct config_entry {
     const bp_option *option;
-    bool used;       /* of a table of this job */
+    bool used;       /* in a table of this job */
     char *text;      /* in canonical form; NULL: not set */
     int64_t integer; /* INT, BYTES, BOOL */
     double real;     /* REAL */
     config_source source;
     bool refused; /* a value was given, and was wrong */
-    int line;     /* of the file; 0: not given there */
+    int line;     /* in the file; 0 if not given there */
 } config_entry;
 
 /* A table's struct, filled. */

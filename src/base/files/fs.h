@@ -98,7 +98,7 @@ int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset);
 
 bool bp_path_exists(const char *path);
 bool bp_path_is_dir(const char *path);
-int64_t bp_file_size(const char *path); /* -1 if it has no size */
+int64_t bp_file_size(const char *path); /* -1 if there is no such file */
 
 /** mkdir -p, mode 0777 less the umask; each new folder's name is on the disk.
  *

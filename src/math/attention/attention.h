@@ -42,7 +42,7 @@ typedef struct bp_attention_shape {
                        window / 2 away on either side, with K = T; 0: all */
     bool entmax; /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their softmax: lse
                     then has its thresholds. Computed by plain loops */
-    float scale; /* of scores; 0: 1/sqrt(D) */
+    float scale; /* scale of scores; 0: 1/sqrt(D) */
     float cap;   /* scores become cap tanh(score / cap), before a bias; 0: no cap. Not with entmax,
                     nor, in BF16, with a bias */
     const float *bias; /* [H] rows of bp_bias_floats: head h adds element q - k + K - 1 of its row
@@ -50,9 +50,9 @@ typedef struct bp_attention_shape {
     const bp_disentangled
         *apart;    /* disentangled scores, as above: not causal, without cap or entmax, with as many
                       key heads as heads, and K = T. Products are float32. May be NULL */
-    float dropout; /* of the attention weights; 0: no dropout */
-    const bp_rng_key *key;  /* of the dropout masks */
-    int64_t first_sequence; /* of sequence 0 in the global batch, */
+    float dropout; /* rate for the attention weights; 0: no dropout */
+    const bp_rng_key *key;  /* key of the dropout masks */
+    int64_t first_sequence; /* index of sequence 0 in the global batch, */
     int64_t first_head;     /* of head 0 among all_heads: the mask is a function of (sequence, head,
                                query, key position) */
     int64_t all_heads;
@@ -63,7 +63,7 @@ typedef struct bp_attention_shape {
 /** Queries [H][D], keys and values [key_heads][D] of a position; positions are this many values
  * apart. They are float32, or bf16 (halves), where bp_attention_takes_halves. */
 typedef struct bp_attention_input {
-    const void *q, *k, *v; /* of B sequences of T, and of K positions */
+    const void *q, *k, *v; /* for B sequences of T, and of K positions */
     int64_t q_row, kv_row;
     bool halves;
 } bp_attention_input;

@@ -19,10 +19,10 @@ typedef struct bp_head {
     const void *q, *k, *v;
     int64_t q_row, kv_row, out_row; /* values from position to position */
     int64_t keys;                   /* that are seen; K or less */
-    int64_t first_place;            /* of (query 0, key 0) in the stream of dropout words */
+    int64_t first_place;            /* place of (query 0, key 0) in the stream of dropout words */
     int64_t place_row;              /* places of a query: slot_K in whole blocks of 4 */
     float scale;
-    const float *bias; /* of its distances, as in attention.h; may be NULL */
+    const float *bias;                             /* by distance, as in attention.h; may be NULL */
     const float *position_keys, *position_queries; /* its columns of them; may be NULL */
     int64_t position_row;                          /* values from row to row */
     bp_mask mask;

@@ -18,11 +18,11 @@ typedef struct bp_cached_shape {
                                 0: H / key_heads */
     int64_t window;          /* a position sees the last `window`, itself included; 0: all */
     bool entmax;             /* as in attention.h */
-    float scale;             /* of scores; 0: 1/sqrt(D) */
+    float scale;             /* scale of scores; 0: 1/sqrt(D) */
     float cap;               /* as in attention.h */
     const float *bias; /* [H][capacity]: element capacity - 1 - n of a head is added to scores of
                           the position n before; may be NULL */
-    int64_t slots, capacity; /* of the cache: sequences, and positions of each */
+    int64_t slots, capacity; /* sequences in the cache, and positions of each */
     bool stored; /* keys and values are already in the cache: rows are only queries, [count][H][D],
                     and see all positions of their slot up to their own */
 } bp_cached_shape;

@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BP_BF16_COLUMNS 32 /* of a panel of the right side */
+#define BP_BF16_COLUMNS 32 /* columns of a right-side panel */
 #define BP_BF16_STEP    32 /* K is padded with zeros to a multiple of it */
-#define BP_BF16_ROWS    32 /* of a panel of the left side, at most */
+#define BP_BF16_ROWS    32 /* most rows of a left-side panel */
 
 /** One panel of the left side by one of the right, over `steps` steps of k: c = from + a b (`from`
  * NULL: 0). `from` may be c; from_row 0: one row for all. */
@@ -51,7 +51,7 @@ typedef struct bp_strip_block {
     float *before;      /* destination of the sums in registers; may be NULL */
     bp_strip_rows rows; /* destination of the sums in `before`, if finished */
     bool past;          /* rows bypass the caches on writing: they are whole lines */
-    bool runs;          /* of k: start, before and next_sums are in L2 */
+    bool runs;          /* runs of k: start, before and next_sums are in L2 */
     const float *next_sums;
     const uint32_t *next_b; /* to be asked for, from here on */
     int64_t b_lines;        /* a step: 2 or 4; in runs 3 */

@@ -8,7 +8,7 @@
 /** The panels of a weight, Wt's for the forward products and W's for the backward ones: packed at
  * first use. All fields but `columns` are initially zero. */
 typedef struct bp_bf16_copies {
-    int64_t columns; /* of a panel (bp_bf16_pack_both) */
+    int64_t columns; /* columns of a panel (bp_bf16_pack_both) */
     uint32_t *panels[2];
     bool fresh[2];
 } bp_bf16_copies;

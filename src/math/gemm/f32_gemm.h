@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BP_F32_INNER   256 /* of k in a block; a multiple of BP_F32_STEP */
+#define BP_F32_INNER   256 /* steps of k in a block; a multiple of BP_F32_STEP */
 #define BP_F32_STEP    16  /* blocks of k are padded with zeros to a multiple of it */
-#define BP_F32_ROWS    6   /* of a tile at most */
-#define BP_F32_COLUMNS 64  /* of a panel */
+#define BP_F32_ROWS    6   /* most rows of a tile */
+#define BP_F32_COLUMNS 64  /* columns of a panel */
 /* Floats from row to row of a strip: an odd number of cache lines. */
 #define BP_F32_STRIP_ROW (BP_F32_INNER + 16)
 

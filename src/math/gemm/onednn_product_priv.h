@@ -61,7 +61,7 @@ struct bp_gemm {
         *kernel; /* our own kernels, if they make some of the products or copies; or NULL */
     const bp_f32_kernel *floats; /* our own float32 kernels; NULL: the library's */
     bool row_blocks;             /* the library picks kernels by the number of rows */
-    bool warned;                 /* of products in plain loops */
+    bool warned;                 /* about products in plain loops */
     bool few_rows;               /* bp_gemm_take_few_rows */
     bool forward_only;
     bool q8; /* bp_gemm_hold_q8 */

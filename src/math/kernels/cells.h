@@ -28,7 +28,8 @@ typedef struct bp_cell_units {
 /** Gradients of such units. */
 typedef struct bp_cell_gradients {
     float *da, *du; /* [gates][H] of the sums; du: only for GRU; others use da */
-    float *dh;      /* of the new state; in a GRU it becomes the gradient that bypasses the gates */
+    float *dh;      /* gradient of the new state; in a GRU it becomes the gradient that bypasses the
+                       gates */
     float *dc;      /* LSTM: of the new cell, then of the previous one */
 } bp_cell_gradients;
 

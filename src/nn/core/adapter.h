@@ -39,7 +39,7 @@ typedef struct bp_adapter {
 typedef struct bp_lora bp_lora;
 
 typedef struct bp_lora_product {
-    int64_t outs, ins; /* of the whole product on this rank */
+    int64_t outs, ins; /* size of the whole product on this rank */
     bool row_split;    /* tensor ranks split ins, else outs */
     int count;         /* adapted weights, at most 3 */
     bp_param *weight[3];

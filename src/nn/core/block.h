@@ -29,7 +29,7 @@ typedef struct bp_nn {
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
                                stream of only its share of the rows (bp_nn_rows) */
     bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
-    uint64_t seed;          /* of dropout masks */
+    uint64_t seed;          /* seed of dropout masks */
     float dropout;
     float label_smoothing;   /* label smoothing of vocabulary losses: the target has the weight 1 -
                                 this, and all outcomes share the rest equally */
@@ -46,7 +46,7 @@ static inline int bp_nn_experts(const bp_nn *nn)
 /** The largest micro-batch: examples, and places of each stream. */
 typedef struct bp_extent {
     int64_t B, T[BP_STREAMS];
-    size_t lent_bytes; /* of bp_pass.lent, in every backward pass of the block */
+    size_t lent_bytes; /* size of bp_pass.lent in each of the block's backward passes */
 } bp_extent;
 
 static inline bp_extent bp_extent_of(const bp_batch_form *form, int64_t B)
@@ -83,7 +83,7 @@ typedef struct bp_continuation {
     /* [slots] for a block that keeps one state per sequence: the place among `slots` to read it
      * from (-1: the sequence begins), and to write it to. All reads precede the first write */
     const int32_t *states_from, *states_to;
-    float *cache;  /* of the block at work */
+    float *cache;  /* the current block's cache */
     void *scratch; /* for it, as `cache` says */
     /* For models that read a source: the most sources, and places of each. A pass without rows of
      * stream 0 reads one of them, `source`, and blocks keep what they need of it. In other passes
@@ -100,7 +100,7 @@ typedef struct bp_cache_need {
 
 /** A block's result, as a probe sees it: x[rows][columns], in place, read-only. */
 typedef struct bp_probed {
-    int block; /* of the whole model, from 0 */
+    int block; /* index in the whole model, from 0 */
     const char
         *what; /* the name of an activation after the block ("hidden"), of all examples of the pass;
                   or "attention", "cross_attention": weights before dropout; or "mlp": the input of
@@ -138,7 +138,7 @@ typedef struct bp_pass {
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
     bool second_text;       /* a pass over the text for architecture search: blocks carry its state
                                separately */
-    int64_t first_slot;     /* of sequence 0 in the global batch */
+    int64_t first_slot;     /* slot of sequence 0 in the global batch */
     bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
                                first_window on, as does the next pass over them */
     int64_t first_window;

@@ -17,7 +17,7 @@
 typedef struct bp_embedding_part {
     bp_param *wte,
         *wpe; /* borrowed; a single part may have wte NULL: positions are added to the item */
-    int item, stream;       /* of the activations, and of the batch */
+    int item, stream;       /* item of the activations, stream of the batch */
     int64_t dropout_stream; /* its stream of dropout masks */
     bp_param *segments;     /* borrowed */
     int64_t first_position;
@@ -27,7 +27,7 @@ typedef struct bp_embedding_part {
     int64_t tokens_after; /* this many places after a text hold trained tokens; the others hold
                              padding, whose vector is not trained */
     bool starts_with_padding; /* and so does a text's first place */
-    float scale;              /* of the tokens' vectors; 0: 1 */
+    float scale;              /* scale of the tokens' vectors; 0: 1 */
     const float *sinusoids;   /* [T][C], fixed positions instead of wpe. Borrowed; may be NULL */
 } bp_embedding_part;
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
@@ -93,7 +93,7 @@ typedef struct bp_layer_shape {
     int64_t D;         /* width of a head; 0: C / H */
     bool rms;          /* norms by the root mean square, without biases */
     bool no_norm_bias; /* norms about the mean have no biases either */
-    float epsilon;     /* of the norms; 0: 1e-5 */
+    float epsilon;     /* epsilon of the norms; 0: 1e-5 */
     bool no_bias;      /* products have no biases; */
     bool qkv_bias;     /* but those of q, k and v */
     bool no_attention_bias;   /* attention's products have no biases */
@@ -177,7 +177,7 @@ typedef struct bp_row_shape {
     bool rms;               /* the norm is by the root mean square, without "NAME.ln.bias" */
     bool no_norm_bias;      /* nor has it that, about the mean */
     bool no_bias;           /* of the product */
-    float scale;            /* of what it leaves; 0: 1 */
+    float scale;            /* scale of its output; 0: 1 */
     bool linear;            /* only the norm follows the product */
     bool no_norm;           /* and no norm */
     bp_param *gain, *shift; /* norm parameters of another such layer; borrowed. NULL: its own */
@@ -246,7 +246,7 @@ typedef struct bp_text_head_shape {
 /** A Gaussian process instead of a head's linear map. */
 typedef struct bp_features_shape {
     int64_t C, D, K;     /* width of a text's state; features; classes, at most C */
-    double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
+    double length_scale; /* scale of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
 } bp_features_shape;
 
 /** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, then,
