@@ -17,10 +17,10 @@ typedef enum bp_stop {
     BP_STOP_LOST   /* the run folder is not this job's any more */
 } bp_stop;
 
-/** Block USR1 from here on, until bp_signals_init or bp_signals_default. May be called before any
+/** Record USR1 from here on, for bp_signals_init or bp_signals_default. May be called before any
  * library is initialised. */
 void bp_signals_keep(void);
-/** Restore the default of USR1, for a program with nothing to stop. A pending one kills the
+/** Restore the default of USR1, for a program with nothing to stop. A recorded USR1 kills the
  * program. */
 void bp_signals_default(void);
 void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
