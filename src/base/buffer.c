@@ -1,4 +1,4 @@
-/* Text and bytes that grow: messages, JSON, pages are put together in one. */
+/* Growing text and bytes: messages, JSON and pages are built in one. */
 #include "base/buffer.h"
 #include "base/err.h"
 #include "base/mem.h"

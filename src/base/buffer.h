@@ -12,8 +12,9 @@ typedef struct bp_buffer { /* {0} is an empty one */
     size_t capacity_bytes;
 } bp_buffer;
 
-/** Room for `bytes` in all, so that adding up to there takes no memory; the content is lost if it
- * must grow. False: no memory, and the buffer is empty. `label`: as in base/mem.h. */
+/** Reserve `bytes` in all, so that adding up to that size allocates nothing. The content is lost
+ * if the buffer must grow. False: out of memory, and the buffer is empty. `label`: as in
+ * base/mem.h. */
 bool bp_buffer_try_reserve(bp_buffer *buffer, const char *label, size_t bytes);
 void bp_buffer_add(bp_buffer *buffer, const void *data, size_t bytes);
 void bp_buffer_printf(bp_buffer *buffer, const char *format, ...)

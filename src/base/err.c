@@ -16,7 +16,8 @@ static int assert_rank = -1;
 
 #define STOPPED "stopped: "
 
-/* A longer line loses its middle: its head says what failed, its tail where, and the remedy. */
+/* A longer line loses its middle: the head says what failed, the tail has the place and the
+ * remedy. */
 #define CUT_MARK   " ... "
 #define TAIL_BYTES 150
 
@@ -40,7 +41,7 @@ static size_t escape(char *out, size_t used, const char *text, size_t bytes)
     return used;
 }
 
-/* Append a line, with the identifier that it ends with ("": none, or it is in the line). */
+/* Append a line and its identifier ("" if it has none or already contains it). */
 static size_t add_line(char *out, size_t used, const char *line, size_t bytes, const char *id)
 {
     char last[64] = "";
@@ -89,7 +90,7 @@ void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines)
     add_lines(out, text, lines, "");
 }
 
-/* What is about to be the message; arguments may point into the message. */
+/* The message under construction, since arguments may point into the current message. */
 static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES];
 
 static void format_raw(const char *format, va_list arguments)
@@ -276,7 +277,7 @@ const char *bp_err_message(void)
 void bp_err_set_message(const char *text)
 {
     (void)snprintf(raw, sizeof raw, "%s", text); /* `text` may point into the message */
-    add_lines(message, raw, true, "");           /* of any code: it was made by bp_fail once */
+    add_lines(message, raw, true, "");           /* any code: bp_fail made it */
 }
 
 int bp_err_severity(bp_err code)

@@ -44,7 +44,7 @@ typedef enum bp_err {
 bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** The same for several faults, a line each, which all get the identifier. */
+/** The same for several faults, one per line; each line gets the identifier. */
 #define BP_FAIL_LINES(code, id, text) bp_fail_lines((code), "" id, text)
 bp_err bp_fail_lines(bp_err code, const char *id, const char *text);
 
@@ -57,16 +57,16 @@ bp_err bp_fail_lines(bp_err code, const char *id, const char *text);
 bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path);
 bp_err bp_err_of_errno(int number, bp_err fallback);
 
-/** The same for an output that can't be created: a folder that is missing is BP_ERR_CREATE, not a
- * missing input; a full disk (ENOSPC, EDQUOT) is BP_ERR_IO, as it is for a write. */
+/** The same for an output that can't be created: a missing folder is BP_ERR_CREATE, not
+ * BP_ERR_INPUT; a full disk (ENOSPC, EDQUOT) is BP_ERR_IO, as it is for a write. */
 bp_err bp_fail_create(const char *verb, const char *path);
 
-/** BP_ERR_SYSTEM for `count` objects of `size` bytes that bp_try_alloc could not give. */
+/** BP_ERR_SYSTEM for `count` objects of `size` bytes that bp_try_alloc could not allocate. */
 bp_err bp_fail_memory(const char *what, int64_t count, size_t size);
 
-/** BP_ERR_STOPPED for an end that was asked for (a signal, a halt file, a time limit), with what
- * its user does next: bp_fail_stopped("at step 3 of 9; the same command goes on"). Its message
- * begins with "stopped: ", and bp_err_print gives it as a notice, not as an error. */
+/** BP_ERR_STOPPED for a requested stop (a signal, a halt file, a time limit), with what the user
+ * does next: bp_fail_stopped("at step 3 of 9; the same command goes on"). Its message begins with
+ * "stopped: ", and bp_err_print prints it as a notice, not as an error. */
 bp_err bp_fail_stopped(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Is the current failure, of this code, one of those? */
 bool bp_err_was_asked(bp_err code);
@@ -78,8 +78,8 @@ bp_err bp_err_wrap(bp_err code, const char *format, ...) __attribute__((format(p
 /** Put "CONTEXT: " before the message of the current failure; returns `code` unchanged. */
 bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Put "; REMEDY" after the message of a BP_ERR_FORMAT that names none yet; returns `code`
- * unchanged. For remedies that all messages of a module share. */
+/** Put "; REMEDY" after the message of a BP_ERR_FORMAT without a remedy; returns `code` unchanged.
+ * For remedies that all messages of a module share. */
 bp_err bp_err_advise(bp_err code, const char *remedy);
 
 /** The message of this thread's last failure ("" when there was none), with its identifier.
@@ -90,20 +90,20 @@ const char *bp_err_message(void);
  * next call. */
 const char *bp_err_text(void);
 
-/** Where the identifier begins with which `message` ends ("corpus.bad_token]"); its end where it
- * has none. */
+/** The identifier at the end of `message` ("corpus.bad_token]"), or the message's end if it has
+ * none. */
 const char *bp_err_id(const char *message);
 
 /** Make `message`, which has its identifier, this thread's last failure: hands an error over from a
  * helper thread or another rank. */
 void bp_err_set_message(const char *message);
 
-/** `text`, of any length, as printable ASCII in lines of at most BP_ERR_LINE_BYTES: one line,
- * unless `lines` keeps the breaks. */
+/** `text`, of any length, as printable ASCII in lines of at most BP_ERR_LINE_BYTES: one line, or
+ * with `lines` its own lines. */
 void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines);
 
-/** Which of two codes all ranks report: the one of higher severity (a bug before an I/O error
- * before bad input). */
+/** The more severe of two codes, which all ranks report (a bug before an I/O error before bad
+ * input). */
 int bp_err_severity(bp_err code);
 
 /** What the program calls itself in messages: "bagpipe" until this is called, as main() begins. */
@@ -114,27 +114,27 @@ const char *bp_err_program(void);
  * under MPI). */
 #define BP_ASSERT(condition)                                                                       \
     ((condition) ? (void)0 : bp_assert_failed(#condition, __FILE__, __LINE__))
-/** The same for a call with effects, which happens whether or not assertions do. */
+/** The same for a call with side effects, which is always evaluated. */
 #define BP_CHECK(call) ((call) ? (void)0 : bp_assert_failed(#call, __FILE__, __LINE__))
 void bp_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
-/** Out of memory where there is no way back: prints one line and ends the program as BP_ASSERT
- * does, with BP_ERR_SYSTEM. `what` needed n x size bytes. */
+/** Unrecoverable out of memory: prints one line and ends the program as BP_ASSERT does, with
+ * BP_ERR_SYSTEM. `what` needed n x size bytes. */
 void bp_memory_ended(const char *what, int64_t n, size_t size) __attribute__((noreturn));
 
-/** An id of data that a table has no row for, where there is no way back: prints one line and ends
- * the program as BP_ASSERT does, with BP_ERR_FORMAT. `what` ("token") has ids from first to
+/** An id in the data without a row in a table, where no error can be returned: prints one line and
+ * ends the program as BP_ASSERT does, with BP_ERR_FORMAT. `what` ("token") has ids from first to
  * bound - 1. */
 void bp_id_ended(const char *what, int64_t id, int64_t first, int64_t bound)
     __attribute__((noreturn));
 
-/** Called by these after the message; the mesh installs one that calls MPI_Abort. NULL:
- * abort(). */
+/** Set the handler that these call after the message; the mesh installs one that calls MPI_Abort.
+ * NULL: abort(). */
 void bp_assert_set_handler(void (*handler)(int status), int rank);
 
-/** Called before that handler, and when MPI fails, with the line that was printed: it keeps
- * the line where a user looks for it later (NULL: nothing is called). It may be called with any
- * lock held.
+/** Set the function called before that handler, and when MPI fails, with the printed line. It
+ * keeps the line where a user looks for it later (NULL: no call). It may be called with any lock
+ * held.
  */
 void bp_err_set_witness(void (*witness)(int status, const char *line));
 /** Print the last line of a program that ends at once, and have it witnessed. */

@@ -1,15 +1,15 @@
-/* Faults injected by name, for tests and for those who want to see a run survive: off unless the
- * environment's BP_FAULT, or a test, arms some.
+/* Faults injected by name, for tests and for trying a run's recovery: off unless the environment
+ * variable BP_FAULT, or a test, arms some.
  *
  *     BP_FAULT=store.write:3@1           the third such call on rank 1 fails
  *     BP_FAULT=step.end:40@0=kill        rank 0 dies by SIGKILL when its 40th step ends
- *     BP_FAULT=a=enospc,b:2+=delay0.5    several, parted by commas; "2+": from the second on
+ *     BP_FAULT=a=enospc,b:2+=delay0.5    several, separated by commas; "2+": from the second on
  *
  * "name" without a number is the first call, on every rank. What happens: `fail` (the default: the
  * operation reports a failure), `eio`, `enospc` (the same, with that errno), `kill` (SIGKILL to
  * itself), `stop` (SIGSTOP), `spin` (never comes back), `bug` (BP_ASSERT), `delaySECONDS`. Where a
- * point has no way to fail (bp_fault_point), only the last five mean anything, and others are a bug
- * of the specification. Unarmed, a call costs one load.
+ * point has no way to fail (bp_fault_point), only the last five mean anything, and others are a
+ * bug of the specification. Unarmed, a call costs one load.
  */
 #ifndef BP_BASE_FAULT_H
 #define BP_BASE_FAULT_H
@@ -17,8 +17,8 @@
 #include "base/err.h"
 #include <stdbool.h>
 
-/** Should this call fail? Counts the call, and does what the specification says. Safe from threads.
- * True with errno EIO, or what the specification says. `name` is one of the list in fault.c. */
+/** Should this call fail? Counts the call and applies the specification. Safe from threads. When
+ * true, errno is EIO or what the specification says. `name` is in the list of fault.c. */
 bool bp_fault(const char *name);
 
 /** Is any fault armed? For a point that has to bring about what it interrupts: half a line in a
@@ -30,11 +30,11 @@ bool bp_fault_is_armed(void);
 void bp_fault_point(const char *name);
 
 /** Arm a specification (borrowed until the next call), instead of BP_FAULT; NULL disarms. Counts
- * start again. Parts that make no sense are left out: bp_fault_check reports them. */
+ * start again. Invalid parts are ignored: bp_fault_check reports them. */
 void bp_fault_arm(const char *specification);
 
-/** Is what BP_FAULT says sensible, and allowed here? Inside a Slurm job it is only with
- * BP_FAULT_IN_JOB=yes, so that a variable left behind hurts no run.
+/** Is BP_FAULT valid, and allowed here? A Slurm job also needs BP_FAULT_IN_JOB=yes, so that a
+ * forgotten variable harms no run.
  *
  * Errors: BP_ERR_USAGE. */
 bp_err bp_fault_check(void);

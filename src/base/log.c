@@ -22,7 +22,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 typedef struct log_channel {
     atomic_bool speaks; /* helpers' threads warn, while the main one goes on to the next member */
-    int fd;             /* of the file; -1: none */
+    int fd;             /* of the file; -1 if there is no file */
 } log_channel;
 static log_channel channels[] = {[BP_LOG_JOB] = {true, -1}, [BP_LOG_MEMBER] = {false, -1}};
 static _Atomic bp_log_channel at = BP_LOG_JOB;
@@ -65,7 +65,7 @@ void bp_log_set_member(const char *name, bool speaks)
     unlock_log();
 }
 
-/* 0: no terminal; -1: one that does not say. */
+/* 0 if there is no terminal; -1 if its width is unknown. */
 static int columns_of(int fd)
 {
     struct winsize window;
@@ -84,8 +84,8 @@ static int asked_columns(void)
 }
 
 /* The width of the terminal that standard output goes to; 0 where it goes elsewhere. mpirun gives
- * each rank a pseudo-terminal without a size, whatever it was given itself: then its own standard
- * output is asked. */
+ * each rank a pseudo-terminal without a size: then the width is that of mpirun's own standard
+ * output. */
 static int terminal_columns(void)
 {
     int columns = columns_of(STDOUT_FILENO);
@@ -123,14 +123,13 @@ void bp_log_close(void)
 {
     lock_log();
     if (channels[at].fd >= 0)
-        (void)close(channels[at].fd); /* each line was written and judged when it came */
+        (void)close(channels[at].fd); /* each line was checked when it was written */
     channels[at].fd = -1;
     unlock_log();
 }
 
-/* Append with the time before each line, in one write; called with the lock held. A disk that is
- * full must not end a run for the sake of its log: the file is given up, and this returns errno
- * (else 0). */
+/* Append with the time before each line, in one write; called with the lock held. A full disk must
+ * not end a run because of its log: the file is closed, and this returns errno (else 0). */
 static int write_file(const char *text)
 {
     log_channel *channel = &channels[at];
@@ -187,11 +186,11 @@ void bp_log_break_progress(void)
 {
     lock_log();
     erase_progress();
-    (void)fflush(stdout); /* what can't be shown is not worth a failure */
+    (void)fflush(stdout); /* a failed write to the terminal is no error */
     unlock_log();
 }
 
-/* Bytes of a progress line that fit: as many of its fields, which two spaces part, as do. */
+/* Bytes of the leading fields of a progress line that fit; two spaces separate fields. */
 static int fitting_bytes(const char *line, int columns)
 {
     int bytes = (int)strcspn(line, "\n"), fit = columns - 1;
@@ -207,8 +206,8 @@ static int fitting_bytes(const char *line, int columns)
     return fit;
 }
 
-/* Plain lines, broken between words where the terminal is narrower, and going on after `goes_on`
- * spaces; columns 0: not broken. */
+/* Plain lines, broken between words where the terminal is narrower, with continuation lines
+ * indented by `goes_on` spaces; columns 0: not broken. */
 static void print_lines(const char *text, int columns, int goes_on)
 {
     do {
@@ -346,8 +345,8 @@ void bp_err_print(bp_err code)
                                              : bp_err_message());
 }
 
-/* `id` with the bracket that closes it; "": none. A line that is too long loses its middle, not its
- * end. */
+/* `id` includes the closing bracket; "" if there is no identifier. A line that is too long loses
+ * its middle, not its end. */
 static void warn(const char *id, bool lines, const char *format, va_list arguments)
 {
     static _Thread_local char raw[BP_ERR_MESSAGE_BYTES + 64], clean[BP_ERR_MESSAGE_BYTES];

@@ -6,18 +6,18 @@
 #include "base/err.h"
 #include <stdbool.h>
 
-/** Only a rank that speaks prints and writes (rank 0); the others' calls do nothing. Before MPI all
- * speak. */
+/** Only the speaker (rank 0) prints and writes; calls on other ranks do nothing. Before MPI
+ * starts, all ranks speak. */
 void bp_log_set_speaker(bool speaks);
 bool bp_log_speaks(void);
 
-/** A job within a job has a channel of its own: its lines go to its own file and not to standard
- * output, and its warnings go to standard error, preceded by its name. All functions here act on
- * the channel in use; the speaker and the file are a channel's own. */
+/** A job within a job has its own channel: its lines go only to its own file, and its warnings go
+ * to standard error, preceded by its name. All functions here act on the channel in use; each
+ * channel has its own speaker and file. */
 typedef enum bp_log_channel { BP_LOG_JOB, BP_LOG_MEMBER } bp_log_channel;
 /** Switch; returns the channel that was in use. */
 bp_log_channel bp_log_use(bp_log_channel channel);
-/** Whose lines those of BP_LOG_MEMBER are ("m03"), and does this rank speak for it? */
+/** Set the member of BP_LOG_MEMBER lines ("m03"), and whether this rank speaks for it. */
 void bp_log_set_member(const char *name, bool speaks);
 
 /** Also append to this file from now on (NULL: stop), each line with the time before it. A disk
@@ -27,12 +27,12 @@ void bp_log_set_member(const char *name, bool speaks);
  */
 bp_err bp_log_open(const char *path);
 void bp_log_close(void);
-/** One line to standard output and to the file. A terminal that is narrower gets it broken between
- * words; tables are to fit 80 columns. */
+/** One line to standard output and to the file. On a narrower terminal it wraps between words;
+ * tables should fit 80 columns. */
 void bp_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/** A progress line: on a terminal it overwrites the one before, and ends with the last of its
- * fields (which two spaces part) that fits; elsewhere it is a plain line. The file always gets all
- * of it. */
+/** A progress line: on a terminal it overwrites the previous one, and fields that do not fit are
+ * dropped (two spaces separate fields). Elsewhere it is a plain line. The file always gets all of
+ * it. */
 void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Whether the next progress line is due, `printed` (bp_clock_now) being the time of the last:
  * after 5 seconds on a terminal, after 30 elsewhere. */
@@ -41,26 +41,26 @@ bool bp_log_progress_due(double printed);
  * there. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/** Lines of any rank go to standard output, for commands that are not jobs: a terminal that is
- * narrower gets them broken between words, and going on after `goes_on` spaces. */
+/** Lines to standard output from any rank, for commands that are not jobs. On a narrower terminal
+ * they wrap between words, with continuation lines indented by `goes_on` spaces. */
 void bp_print_lines(const char *text, int goes_on);
-/** Let the progress line on a terminal stay: what comes next begins a new line. */
+/** Keep the progress line on the terminal: further output begins on a new line. */
 void bp_log_keep_progress(void);
 /** Take a progress line off the terminal before something else writes to it (BP_WARN and
  * bp_err_print do). */
 void bp_log_break_progress(void);
 
 /** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
- * ..." of an end that was asked for. Only for jobs/ and data_tools/. */
+ * ..." for a requested stop. Only for jobs/ and data_tools/. */
 void bp_err_print(bp_err code);
 
-/** Print "PROGRAM: warning: MESSAGE [IDENTIFIER]" on standard error (only where bp_log_set_speaker
- * said that this rank speaks): `BP_WARN("corpus.few_windows", "the corpus has ...", ...)`. The
- * rules of messages and identifiers are those of BP_FAIL. */
+/** Print "PROGRAM: warning: MESSAGE [IDENTIFIER]" on standard error (only on the speaker,
+ * bp_log_set_speaker): `BP_WARN("corpus.few_windows", "the corpus has ...", ...)`. The rules of
+ * messages and identifiers are those of BP_FAIL. */
 #define BP_WARN(id, ...) bp_warn("" id, __VA_ARGS__)
 void bp_warn(const char *id, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** The same for the current failure where it ends nothing, with the failure's identifier:
+/** The same for a current failure that ends nothing, with the failure's identifier:
  * `bp_warn_failure("the page was not written: %s", bp_err_text())`. */
 void bp_warn_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -14,10 +14,10 @@
 #define MAX_LABELS 1024 /* a power of two; labels are literals in the code, a few hundred */
 #define MAGIC      UINT64_C(0xba6b1bea110ca7ed)
 
-/* What is in the 64 bytes before the memory handed out. */
+/* The header in the 64 bytes before the memory handed out. */
 typedef struct block_head {
     uint64_t magic;
-    void *raw;        /* what calloc or bp_pages_take gave, */
+    void *raw;        /* what calloc or bp_pages_take returned, */
     size_t raw_bytes; /* the latter; 0: calloc */
     size_t bytes;
     struct label *label;
@@ -75,7 +75,7 @@ static block_head *head_of(void *p)
     return head;
 }
 
-/* Zeroed; ALIGN bytes for its head precede it. Large blocks are fresh pages, which cost nothing
+/* Zeroed; its header precedes it in ALIGN bytes. Large blocks are fresh pages, which cost nothing
  * until they are touched. */
 static char *take_block(size_t bytes, void **raw, size_t *raw_bytes)
 {

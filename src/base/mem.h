@@ -15,20 +15,21 @@
  */
 void *bp_alloc(const char *label, int64_t n, size_t size);
 
-/** Grow or shrink what bp_alloc gave (or NULL); keeps the content, new bytes are zero. Never NULL.
+/** Grow or shrink memory from bp_alloc (or NULL); keeps the content, new bytes are zero. Never
+ * NULL.
  */
 void *bp_realloc(const char *label, void *p, int64_t n, size_t size);
 
-/** The same for a list of *capacity items: where those are fewer than `needed`, the list grows to
- * at least twice its length, and *capacity with it. */
+/** The same for a list of *capacity items: if that is less than `needed`, the list and *capacity
+ * at least double. */
 void *bp_grow(const char *label, void *p, int64_t *capacity, int64_t needed, size_t size);
 
-/** bp_alloc and bp_realloc for a large block that the user's input sizes: NULL when memory is
- * short, so that the caller says what it was for (bp_fail_memory). */
+/** bp_alloc and bp_realloc for a large block that the user's input sizes: NULL when out of memory,
+ * so that the caller reports what it was for (bp_fail_memory). */
 void *bp_try_alloc(const char *label, int64_t n, size_t size);
 void *bp_try_realloc(const char *label, void *p, int64_t n, size_t size);
 
-/** Free what bp_alloc gave; NULL is accepted. */
+/** Free memory from bp_alloc; NULL is accepted. */
 void bp_free(void *p);
 
 /** A copy of a string, and printf into a new string. Never NULL. Free with bp_free(). */
@@ -40,19 +41,19 @@ char *bp_vsprintf(const char *format, va_list arguments) __attribute__((format(p
 size_t bp_mem_now_bytes(void);
 size_t bp_mem_peak_bytes(void);
 
-/** Names of what is still allocated, to `out` as "label bytes" lines; returns the number of labels
- * with a balance. */
+/** Write a "label bytes" line to `out` for each label with memory still allocated; returns their
+ * number. */
 int bp_mem_balance(char *out, size_t out_bytes);
 
-/** Resident memory of this process now (VmRSS) and at its peak (VmHWM), in bytes; 0: not known. */
+/** Resident memory of this process now (VmRSS) and at its peak (VmHWM), in bytes; 0 if not
+ * known. */
 size_t bp_mem_resident_bytes(void);
 size_t bp_mem_resident_peak_bytes(void);
-/** Let the peak begin anew at what is resident now. Where the kernel does not allow it, nothing
- * happens. */
+/** Reset the peak to the memory resident now. Does nothing where the kernel does not allow it. */
 void bp_mem_resident_peak_reset(void);
 
-/** One block of memory, planned ahead and handed out without freeing: nothing is allocated in a
- * step. */
+/** One block of memory, sized in advance and handed out without freeing: a step allocates
+ * nothing. */
 typedef struct bp_arena {
     char *base;
     size_t size_bytes;
@@ -67,8 +68,8 @@ size_t bp_arena_bytes(int64_t n, size_t size);
 /** Take uninitialised space for n objects; BP_ASSERTs that the plan was large enough. */
 void *bp_arena_take(bp_arena *arena, int64_t n, size_t size);
 
-/** A place in an arena, or (arena->base NULL) only its size counted, and NULL: one function lays
- * memory out and measures it. */
+/** Space in an arena. With arena->base NULL it only counts the size and returns NULL, so that one
+ * function both measures and lays out memory. */
 void *bp_arena_place(bp_arena *arena, int64_t n, size_t size);
 float *bp_arena_floats(bp_arena *arena, int64_t floats);
 

@@ -1,5 +1,5 @@
 /* Large blocks of memory, straight from the system, in huge pages where available. Two files
- * implement this: pages_huge.c, and pages_plain.c for builds whose sanitizer is to see every block.
+ * implement this: pages_huge.c, and pages_plain.c for builds whose sanitizer must see every block.
  */
 #ifndef BP_BASE_PAGES_H
 #define BP_BASE_PAGES_H
@@ -10,9 +10,9 @@
 #define BP_PAGES_LEAST ((size_t)4 << 20)
 
 /** `bytes` zeroed bytes, untouched: a page costs memory when it is first written to, and is near
- * the thread that does. They follow `before` bytes (at most 64) that are the caller's too.
- * NULL: memory is short, or the file says that blocks are not to come from here. *raw and
- * *raw_bytes are what bp_pages_free takes. */
+ * the thread that does. `before` bytes (at most 64) precede them and are the caller's too. NULL:
+ * out of memory, or this implementation provides no blocks. *raw and *raw_bytes are for
+ * bp_pages_free. */
 void *bp_pages_take(size_t bytes, size_t before, void **raw, size_t *raw_bytes);
 void bp_pages_free(void *raw, size_t raw_bytes);
 

@@ -1,6 +1,6 @@
-/* Blocks that begin where a huge page does. Only whole huge pages are asked for (madvise: the
- * kernel may say never, or have none), and what is after the block is given back, so that no more
- * gets resident than the block has bytes. */
+/* Blocks aligned to huge pages. Only whole huge pages are requested (madvise: the kernel may
+ * refuse or have none), and the space after the block is unmapped, so that no more than the block
+ * becomes resident. */
 #include "base/pages.h"
 
 #include "base/err.h"
@@ -28,7 +28,7 @@ void *bp_pages_take(size_t bytes, size_t before, void **raw, size_t *raw_bytes)
         return NULL;
     char *data = all + (round_up((uintptr_t)all + PAGE, HUGE) - (uintptr_t)all);
     char *first = data - PAGE;
-    /* Only address space: a refusal costs nothing but that. */
+    /* A failed munmap only wastes address space. */
     if (first > all)
         (void)munmap(all, (size_t)(first - all));
     if (all + taken > data + whole)

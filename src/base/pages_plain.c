@@ -1,4 +1,4 @@
-/* No block comes from here: malloc's are seen by sanitizers to the byte. */
+/* Provides no blocks: sanitizers check malloc's blocks to the byte. */
 #include "base/pages.h"
 
 void *bp_pages_take(size_t bytes, size_t before, void **raw, size_t *raw_bytes)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the character at p[0] of p[left], *c; 0: it is not UTF-8. */
+/* Bytes of the character at p[0] of p[left], *c; 0 if it is not UTF-8. */
 static size_t character(const uint8_t *p, size_t left, uint32_t *c)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

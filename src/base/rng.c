@@ -65,7 +65,7 @@ void bp_rng_block(uint32_t out[4], const bp_rng_key *key, uint64_t index)
     bp_rng_philox(out, counter, key->key);
 }
 
-/* bp_rng_philox of consecutive counters, in lanes that compilers make vectors of. */
+/* bp_rng_philox of consecutive counters, in lanes that compilers vectorize. */
 static void philox_lanes(uint64_t words[2 * LANES], const bp_rng_key *key, uint64_t index)
 {
     uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];

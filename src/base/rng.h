@@ -21,7 +21,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_GENERATE = 10, /* tokens drawn */
     BP_RNG_WORD2VEC = 12, /* occurrences used, windows, noise words */
     BP_RNG_REPLACE = 13,  /* tokens that a generator puts into a text */
-    BP_RNG_PAIR = 14,     /* texts that are set beside another one */
+    BP_RNG_PAIR = 14,     /* texts that are compared with another one */
     BP_RNG_LANGEVIN = 15, /* noise of updates */
     BP_RNG_OUTCOMES = 16, /* of a softmax that samples them */
     BP_RNG_BUCKET = 17,   /* order of batches of similar lengths */
@@ -34,7 +34,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_SEARCH = 48,   /* shapes of models that a search tries */
     BP_RNG_CANARY = 47,   /* texts that are planted, and where */
     BP_RNG_CONFORMAL = 31 /* which outcomes at the edge of a set are in it */
-    /* a new one takes any number that is free */
+    /* a new purpose takes any unused number */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */
@@ -52,12 +52,13 @@ bp_rng_key bp_rng_key_of(uint64_t seed, bp_rng_purpose purpose, int64_t member, 
  * Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3". */
 void bp_rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
-/** Four random words at position `index` of the stream. The draws below use up one block an index.
+/** Four random words at position `index` of the stream. Each draw below consumes one block per
+ * index.
  */
 void bp_rng_block(uint32_t out[4], const bp_rng_key *key, uint64_t index);
 
-/** words[2 * count]: the blocks [index, index + count) as 64-bit words, the lower one of a block
- * first. Faster than one after another. */
+/** words[2 * count]: the blocks [index, index + count) as 64-bit words, the lower word of a block
+ * first. Faster than single calls. */
 void bp_rng_blocks(uint64_t *words, const bp_rng_key *key, uint64_t index, int64_t count);
 
 /** 64 random bits; uniform in [0, 1) with 53 bits; uniform integer in [0, n) without bias; standard

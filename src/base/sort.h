@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/** Sort ascending; none is NaN. */
+/** Sort ascending; no NaN. */
 void bp_sort_reals(double *values, int64_t count);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct frame {
 
 struct bp_trace_thread_state {
     bp_trace_track track;
-    int depth;    /* open spans; frame 0 is what is in none */
+    int depth;    /* open spans; frame 0 is for time outside all spans */
     int64_t mark; /* up to which time is counted */
     frame frames[DEPTH];
     bp_trace_count counts[BP_TRACE_KINDS];
@@ -32,7 +32,7 @@ static bool is_on;
 static int64_t since; /* counts begin here */
 static bp_trace_thread_state threads[BP_TRACE_TRACKS];
 
-/* Guards all below, and `counts` of helpers. */
+/* Guards everything below, and `counts` of helpers. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool keeps;
 static bp_trace_event *events;
@@ -41,7 +41,7 @@ static int64_t capacity, used, dropped;
 static const struct {
     const char *name;
     bp_trace_kind counts_as;
-    bool whole; /* what is within counts as its own, except for what is whole itself */
+    bool whole; /* spans within count as its own time, unless they are of such a kind too */
 } KINDS[BP_TRACE_KINDS] = {
     [BP_TRACE_OTHER] = {"other", BP_TRACE_OTHER, false},
     [BP_TRACE_STEP] = {"step", BP_TRACE_OTHER, false},
@@ -170,7 +170,7 @@ void bp_trace_record(bool on)
     take(false);
 }
 
-/* What has passed since the mark is the innermost span's own. */
+/* Add the time since the mark to the innermost span's own. */
 static int64_t charge_time(bp_trace_thread_state *self)
 {
     int64_t now = bp_trace_clock();

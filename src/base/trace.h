@@ -19,8 +19,8 @@
 
 typedef enum bp_trace_kind {
     BP_TRACE_OTHER,           /* what is in no span */
-    BP_TRACE_STEP,            /* a step: its own time counts as OTHER's */
-    BP_TRACE_PASS_FORWARD,    /* a micro-batch through a stage: as OTHER */
+    BP_TRACE_STEP,            /* a step: its own time counts as OTHER */
+    BP_TRACE_PASS_FORWARD,    /* a micro-batch through a stage: its own time counts as OTHER */
     BP_TRACE_PASS_BACKWARD,   /* as OTHER */
     BP_TRACE_PRODUCT_FORWARD, /* matrix products */
     BP_TRACE_PRODUCT_INPUT,   /* gradients of their inputs */
@@ -34,14 +34,14 @@ typedef enum bp_trace_kind {
     BP_TRACE_GRADIENT, /* gradients zeroed, added up, and their norm */
     BP_TRACE_OPTIMIZER,
     BP_TRACE_OPERANDS, /* activations rounded for products */
-    BP_TRACE_COPIES,   /* weights brought into the products' layouts */
-    BP_TRACE_REDUCE,   /* sums over ranks: waiting, and adding */
+    BP_TRACE_COPIES,   /* weights packed into the layouts of matrix products */
+    BP_TRACE_REDUCE,   /* sums over ranks: waiting and adding */
     BP_TRACE_GATHER,
     BP_TRACE_SEND,        /* waiting until something has left */
     BP_TRACE_RECEIVE,     /* waiting until something has come */
     BP_TRACE_AGREE,       /* waiting for others: broadcasts, agreements */
     BP_TRACE_INPUT,       /* waiting for the corpus; on its helper thread: reading it */
-    BP_TRACE_CHECKPOINT,  /* from here on: what is not part of a step */
+    BP_TRACE_CHECKPOINT,  /* from here on: outside steps */
     BP_TRACE_SNAPSHOT,    /* the copy that one is written from */
     BP_TRACE_WRITER_WAIT, /* waiting until one is written */
     BP_TRACE_VALIDATION,
@@ -53,7 +53,7 @@ const char *bp_trace_name(bp_trace_kind kind);
 
 typedef enum bp_trace_track {
     BP_TRACE_COMPUTE,       /* the thread of control */
-    BP_TRACE_COMMUNICATION, /* what is under way between ranks: bp_trace_flight */
+    BP_TRACE_COMMUNICATION, /* messages in flight between ranks: bp_trace_flight */
     BP_TRACE_READER,        /* the helper that reads the corpus */
     BP_TRACE_WRITER,        /* the helper that writes checkpoints */
     BP_TRACE_TRACKS
@@ -61,25 +61,25 @@ typedef enum bp_trace_track {
 /** "compute"; borrowed. */
 const char *bp_trace_track_name(bp_trace_track track);
 
-/** Begin: the caller becomes the thread of control, and all is counted from here on. Allocates
- * `events` events of a timeline (0: none is kept). Not while one is under way (BP_ASSERT).
+/** Begin a trace: the caller becomes the thread of control, and counting starts. Allocates
+ * `events` events of a timeline (0: no timeline). Not while a trace is active (BP_ASSERT).
  */
 void bp_trace_start(int64_t events);
-/** End, by the same thread, when no helper is left; what was recorded is gone. Nothing happens
- * where none was started. */
+/** End the trace, on the same thread, after all helpers have left; the recorded data is freed.
+ * Does nothing if no trace was started. */
 void bp_trace_stop(void);
 bool bp_trace_is_on(void);
 /** Bytes that bp_trace_start takes. */
 size_t bp_trace_bytes(int64_t events);
 
-/** This helper thread takes part, under the name of `track`; one thread a track at a time. */
+/** The calling helper thread joins as `track`; one thread per track at a time. */
 void bp_trace_thread(bp_trace_track track);
-/** It takes part no longer; before it ends. */
+/** The helper thread leaves; called before it ends. */
 void bp_trace_thread_end(void);
 
-/** Forget what was counted: counts begin here. By the thread of control, outside all spans. */
+/** Reset all counts. By the thread of control, outside all spans. */
 void bp_trace_reset(void);
-/** Keep events from now on, or no longer. By the thread of control. */
+/** Start or stop keeping events. By the thread of control. */
 void bp_trace_record(bool on);
 
 /* ---- spans ---- */
@@ -93,7 +93,7 @@ void bp_trace_name_it(int64_t number);
 void bp_trace_name_chunk(int chunk);
 int64_t bp_trace_clock(void);
 
-/** A span of `kind` begins: it computes `flops` and moves `bytes`, where that is known. */
+/** Begin a span of `kind` that computes `flops` and moves `bytes`, where known. */
 static inline void bp_trace_begin(bp_trace_kind kind, double flops, double bytes)
 {
     if (bp_trace_here)
@@ -107,21 +107,21 @@ static inline void bp_trace_end(void)
         bp_trace_leave();
 }
 
-/** The innermost span computes and moves this besides. */
+/** Add to the innermost span's flops and bytes. */
 static inline void bp_trace_add(double flops, double bytes)
 {
     if (bp_trace_here)
         bp_trace_more(flops, bytes);
 }
 
-/** The innermost span is that of step, or micro-batch, `number`. */
+/** Set the number of the innermost span's step or micro-batch. */
 static inline void bp_trace_number(int64_t number)
 {
     if (bp_trace_here)
         bp_trace_name_it(number);
 }
 
-/** The innermost span is of chunk `chunk` of a stage. */
+/** Set the chunk of a stage for the innermost span. */
 static inline void bp_trace_chunk(int chunk)
 {
     if (bp_trace_here)
@@ -147,8 +147,8 @@ static inline void bp_trace_close(const int *scope)
     bp_trace_end();
 }
 
-/** For what is under way while other work is done: the time at which it starts (0 where nothing is
- * traced), and, when it is known to be over, an event of BP_TRACE_COMMUNICATION from then to now.
+/** For communication that overlaps other work: returns its start time (0 when not tracing); when
+ * it has completed, records an event of BP_TRACE_COMMUNICATION from then to now.
  */
 static inline int64_t bp_trace_now(void)
 {
@@ -160,27 +160,27 @@ void bp_trace_flight(bp_trace_kind kind, int64_t began, double bytes);
 
 typedef struct bp_trace_count {
     int64_t calls;
-    int64_t nanoseconds; /* of their own */
+    int64_t nanoseconds; /* own time */
     double flops, bytes;
 } bp_trace_count;
 
-/** Counts since bp_trace_start or bp_trace_reset, of one thread, by kind; spans that are still open
- * count for what has passed of them. Those of the thread of control add up to *nanoseconds, the
- * time since then. What happens within a CHECKPOINT, SNAPSHOT, WRITER_WAIT or VALIDATION counts as
- * theirs. By the thread of control. */
+/** Counts since bp_trace_start or bp_trace_reset, of one thread, by kind; open spans count up to
+ * now. The counts of the thread of control add up to *nanoseconds, the time since then. Time
+ * within a CHECKPOINT, SNAPSHOT, WRITER_WAIT or VALIDATION counts as that kind. By the thread of
+ * control. */
 void bp_trace_counts(bp_trace_track track, bp_trace_count counts[BP_TRACE_KINDS],
                      int64_t *nanoseconds);
 
 typedef struct bp_trace_event {
     int64_t begin, end; /* nanoseconds of CLOCK_MONOTONIC */
     float flops, bytes;
-    int32_t number;      /* of a step or a micro-batch; -1: none */
+    int32_t number;      /* step or micro-batch, or -1 */
     uint8_t kind, track; /* bp_trace_kind, bp_trace_track */
-    int16_t chunk;       /* of a stage; -1: none */
+    int16_t chunk;       /* chunk of a stage, or -1 */
 } bp_trace_event;
 
-/** The events kept, in the order in which they ended; borrowed, until the next span ends. *dropped:
- * how many did not fit. By the thread of control, with recording off. */
+/** The events kept, in the order in which they ended; borrowed, until the next span ends.
+ * *dropped: the number that did not fit. By the thread of control, with recording off. */
 const bp_trace_event *bp_trace_events(int64_t *count, int64_t *dropped);
 
 #endif

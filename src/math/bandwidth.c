@@ -1,10 +1,10 @@
-/* How fast memory is, as passes of this library use it. */
+/* Memory bandwidth, as passes of this library use it. */
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 
-#define FLOATS (INT64_C(16) << 20) /* 64 MiB each of two: more than a rank's caches hold */
+#define FLOATS (INT64_C(16) << 20) /* two arrays of 64 MiB: more than a rank's caches hold */
 
 double bp_math_bandwidth(double seconds)
 {
@@ -13,7 +13,7 @@ double bp_math_bandwidth(double seconds)
     double best = 0, end = bp_clock_now() + seconds;
 
     if (x && y) {
-        bp_zero(x, FLOATS); /* pages of their own, near the threads that read them */
+        bp_zero(x, FLOATS); /* separate pages, near the threads that read them */
         bp_zero(y, FLOATS);
         do {
             double start = bp_clock_now();

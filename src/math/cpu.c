@@ -1,5 +1,4 @@
-/* The CPU this process runs on, and how much of it: affinity mask, and the quota of its control
- * group. */
+/* The CPU of this process, and its share: affinity mask, and the quota of its control group. */
 #include "base/process/cores.h"
 #include "math/math.h"
 #include "math/threads.h"
@@ -11,7 +10,8 @@
 
 #define LINE_BYTES 1024
 
-/* The text after "PREFIX...:" in the first line of a file that begins so; false when there is none.
+/* The text after "PREFIX...:" in the first line of a file that begins so; false if there is no
+ * such line.
  */
 static bool find_line(const char *path, const char *prefix, char *out, size_t out_bytes)
 {
@@ -58,7 +58,7 @@ static int quota_of(const char *path)
     return cores > 1 ? cores : 1;
 }
 
-/* The least quota of this process's control group (version 2) and those above it; 0: none. */
+/* The least quota of this process's control group (version 2) and those above it; 0: no quota. */
 static int group_quota(void)
 {
     char group[LINE_BYTES], path[LINE_BYTES + 64];

@@ -1,4 +1,4 @@
-/* The library of matrix products, by name. */
+/* The name of the matrix product library. */
 #include "math/gemm/linear_parts.h"
 #include "math/loops/loops.h"
 #include "math/math.h"

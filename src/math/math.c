@@ -36,7 +36,7 @@ bool bp_math_has_bf16(void)
     return bp_gemm_has_bf16();
 }
 
-/* Denormal numbers are taken for zero: each costs a hundred times what another number costs. */
+/* Treat denormal numbers as zero: each costs a hundred times as much as another number. */
 static void flush_denormals(void)
 {
 #if defined(__SSE2__)
@@ -73,7 +73,7 @@ bp_err bp_math_precision(const bp_config *config, bp_precision *out)
     return BP_OK;
 }
 
-/* Run products until `seconds` are over; the speed of the fastest. */
+/* Runs products for `seconds`; returns the speed of the fastest. */
 static double measure(bp_gemm *gemm, float *y, const float *x, const bp_weight *weight,
                       int64_t rows, double flops, double seconds)
 {
@@ -92,7 +92,7 @@ static double measure(bp_gemm *gemm, float *y, const float *x, const bp_weight *
 
 double bp_math_gemm_peak(bp_precision precision, double seconds)
 {
-    const bool brief = seconds < BRIEF_SECONDS; /* that a large one takes on a slow core */
+    const bool brief = seconds < BRIEF_SECONDS; /* seconds of a large one on a slow core */
     const int64_t rows = brief ? 64 : 1024, ins = brief ? 512 : 1024, outs = brief ? 512 : 2048;
     float *x = bp_alloc("math.peak", rows * ins, sizeof *x);
     float *y = bp_alloc("math.peak", rows * outs, sizeof *y);

@@ -9,7 +9,7 @@
 
 #define ROUND_TIMES 200000 /* a round takes milliseconds: forking is a thousandth of it */
 
-/* The loop by whose instructions products of this precision are computed here; NULL: none. */
+/* The loop with the instructions of this precision's products here; may be NULL. */
 static bp_multiply_adds *loop_of(bp_precision precision)
 {
     if (precision == BP_F32)

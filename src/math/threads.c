@@ -1,5 +1,5 @@
-/* How many threads a rank may use, when several ranks were started on the same cores, and which
- * core each of them is bound to. */
+/* How many threads a rank may use, also if several ranks share cores, and which core each thread
+ * is bound to. */
 #include "math/threads_priv.h"
 
 #include "base/log.h"
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The cores for this rank's threads, chosen over all ranks of the job by the first that asks: later
- * ones may see only a part of them. */
+/* The cores for this rank's threads, chosen over all ranks of the job by the first call: later
+ * calls may see only some of the ranks. */
 static struct {
     bool chosen, asked; /* math.threads is given */
     int count;          /* 0: they stay unbound */
@@ -53,7 +53,7 @@ int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
     for (int r = 0; r < ranks; r++) {
         bool same = memcmp(&all[r].mask, &mine->mask, sizeof mine->mask) == 0;
         if (!same && overlaps(&all[r].mask, &mine->mask))
-            return 0; /* who takes which is not ours to guess */
+            return 0; /* which rank takes which core is unknown */
         if (!same)
             continue;
         total += all[r].threads;
@@ -67,7 +67,7 @@ int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
     return mine->threads;
 }
 
-/* The user, or the launcher, has said where threads run. */
+/* Did the user, or the launcher, choose where threads run? */
 static bool is_asked_elsewhere(void)
 {
     static const char *const NAMES[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
@@ -146,7 +146,7 @@ int bp_math_threads(void)
 
 /* ---- a warning ---- */
 
-/* What is said of one rank's cores. Plain data: it travels as bytes. */
+/* The report on one rank's cores. Plain data: sent as bytes. */
 typedef struct bp_core_use {
     int threads, cores; /* of this rank */
     int node_ranks, node_threads, node_cores;

@@ -1,5 +1,5 @@
-/* Errors of ranks become one: the worst code with the message of the lowest rank that has it.
- * Also what is asked of a communicator, and calls of MPI that fail. */
+/* Reduces the errors of all ranks to one: the worst code with the message of the lowest rank that
+ * has it. Also queries of a communicator, and failed MPI calls. */
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include <limits.h>
@@ -58,7 +58,7 @@ void bp_host_name(char *out, size_t bytes)
 
     BP_MPI(MPI_Get_processor_name(name, &length)); /* often with a domain */
     if (slurm && slurm[0] != '\0') {
-        /* Some launchers hand the first node's environment to all ranks: then it is not its name */
+        /* some launchers give all ranks the first node's environment: then it names another host */
         bool same = strcspn(slurm, ".") == strcspn(name, ".") &&
                     strncmp(slurm, name, strcspn(name, ".")) == 0;
         name[strcspn(name, ".")] = '\0';
@@ -68,7 +68,7 @@ void bp_host_name(char *out, size_t bytes)
     (void)snprintf(out, bytes, "%s", name);
 }
 
-/* One small reduction while all is well; the message travels only after a failure. */
+/* One small reduction without a failure; the message is sent only after a failure. */
 bp_err bp_agree(MPI_Comm comm, bp_err err)
 {
     struct {

@@ -1,5 +1,5 @@
-/* Collectives beside compute: a progress thread works through a queue of reductions and gathers.
- * The engine fills it during backward. */
+/* Asynchronous collectives: a progress thread works through a queue of reductions and gathers. The
+ * engine fills it during backward. */
 #include "mesh/async.h"
 #include "base/mem.h"
 #include "base/process/thread.h"
@@ -13,10 +13,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A poll costs 5 to 30 microseconds of a core that computes. Rounds of a sum follow one another, so
- * that the first pause after a message is short; then pauses grow slowly, so that little is
- * overslept. Long ones are bad twice: a thread that slept for long waits for the end of the
- * computing thread's time slice, some milliseconds (docs/measurements/communication.md). */
+/* A poll steals 5 to 30 microseconds from a compute core. The rounds of a sum follow one another,
+ * so the first pause after a message is short. Then pauses grow slowly, to limit oversleeping.
+ * After a long sleep the thread also waits for the end of the compute thread's time slice, some
+ * milliseconds (docs/measurements/communication.md). */
 #define PAUSE_LEAST_NS  20000
 #define PAUSE_MOST_NS   1000000
 #define PAUSE_GROWS(ns) ((ns) + (ns) / 4)
@@ -28,8 +28,8 @@ typedef struct job {
 } job;
 
 struct bp_async {
-    MPI_Comm comm, part;   /* part: MPI_COMM_NULL where there is none */
-    bool has_thread, bf16; /* bf16: values of sums travel in two bytes */
+    MPI_Comm comm, part;   /* part: may be MPI_COMM_NULL */
+    bool has_thread, bf16; /* bf16: sums are sent in two bytes a value */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t given_more, done_more;
@@ -71,7 +71,8 @@ static void *work(void *context)
     bp_async *self = context;
     bp_waiting waiting = {pause_polling, self};
 
-    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* of this thread: pauses end in time */
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL,
+                0UL); /* of this thread: wake up from pauses on time */
     (void)pthread_mutex_lock(&self->lock);
     while (!self->ends || self->done < self->given) {
         if (self->done == self->given) {

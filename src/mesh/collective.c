@@ -1,6 +1,6 @@
 /* Sums over ranks with a fixed order of additions. MPI_Allreduce may choose another algorithm, and
- * so other bits, for another size, count, placement or version; here the order is part of the
- * result (src/train/README.md). */
+ * so other bits, for another size, count, placement or version; here the order is fixed
+ * (src/train/README.md). */
 #include "mesh/collective.h"
 #include "base/trace.h"
 #include "mesh/collective_priv.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 
 #define TAG_SUM     7001
-#define PIECE       (INT64_C(1) << 18) /* floats: 1 MiB, so that one is added while others travel */
+#define PIECE       (INT64_C(1) << 18) /* 1 MiB: one is added while others arrive */
 #define PIECE_BYTES (PIECE * (int64_t)sizeof(float))
-#define UNDER_WAY   16            /* pieces: a rank that sleeps between polls finds some at each */
-#define SMALL       INT64_C(4096) /* floats: fewer go by doubling, where latency is what counts */
+#define UNDER_WAY   16            /* pieces: a poll after a sleep finds some */
+#define SMALL       INT64_C(4096) /* floats: fewer are latency-bound and use doubling */
 #define STACK_PIECE 512           /* doubles on the stack */
 
 static bool is_power_of_two(int size)
@@ -22,7 +22,7 @@ static bool is_power_of_two(int size)
     return (size & (size - 1)) == 0;
 }
 
-/* x[0..n) = left + right, where the lower rank's part is the left one. */
+/* x[0..n) = left + right; the left one is the lower rank's. */
 static void add_ordered(float *x, const float *other, int64_t n, bool other_is_left)
 {
     if (other_is_left)
@@ -51,7 +51,7 @@ static void finish(MPI_Request requests[2], const bp_waiting *waiting)
     }
 }
 
-/* Bytes both ways, piece by piece; one of the ways may have fewer, or none. */
+/* Exchange bytes piece by piece; either direction may have fewer bytes, or no bytes. */
 typedef struct two_ways {
     const char *send;
     char *receive;
@@ -63,7 +63,7 @@ typedef struct two_ways {
     int64_t started, finished; /* pieces */
 } two_ways;
 
-/* Bytes of the piece that begins at `first`; none after the end. */
+/* Bytes of the piece that begins at `first`; 0 after the end. */
 static int piece_bytes(int64_t bytes, int64_t first)
 {
     int64_t left = bytes - first;
@@ -86,8 +86,8 @@ static void start_piece(two_ways *way)
                          &requests[1]));
 }
 
-/* The next piece that is there: bytes [*first, *first + *count) of what is received; false after
- * the end. */
+/* The next piece that has arrived: bytes [*first, *first + *count) of the message; false after the
+ * end. */
 static bool next_piece(two_ways *way, int64_t *first, int64_t *count)
 {
     int64_t most = way->send_bytes > way->receive_bytes ? way->send_bytes : way->receive_bytes;
@@ -102,9 +102,9 @@ static bool next_piece(two_ways *way, int64_t *first, int64_t *count)
     return true;
 }
 
-/* Exchange with a partner and add what comes to keep[0..kept), the next pieces travelling
- * meanwhile. `send` may be `keep` itself if `scratch` is as long: then a piece must have left
- * before it is added to, and it has when its wait returns. */
+/* Exchange with a partner and add the received values to keep[0..kept) while the next pieces are
+ * in transit. `send` may be `keep` itself if `scratch` is as long: then a piece must be sent
+ * before it is added to; its wait ensures that. */
 static void exchange_and_add(float *keep, int64_t kept, const float *send, int64_t sent,
                              float *scratch, int partner, MPI_Comm comm, const bp_waiting *waiting)
 {
@@ -123,14 +123,14 @@ static void exchange_and_add(float *keep, int64_t kept, const float *send, int64
             add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
 }
 
-/* ---- values of two bytes on the way ---- */
+/* ---- values sent in two bytes ---- */
 
 static uint16_t to_bf16(float x)
 {
     uint32_t bits;
 
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7FFFFFFF) > 0x7F800000) /* NaN, which rounding could make infinite */
+    if ((bits & 0x7FFFFFFF) > 0x7F800000) /* a NaN, which rounding could turn into infinity */
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
@@ -178,8 +178,8 @@ static void exchange_and_add_bf16(float *keep, int64_t kept, const float *send, 
 }
 
 /* Rabenseifner 2004, "Optimization of collective reduction operations", but neighbours first:
- * halves of the vector go to the neighbour, then quarters to the neighbour's neighbour. What is
- * added up so is the tree of pairs of neighbours. */
+ * halves of the vector go to the neighbour, then quarters to the neighbour's neighbour. The
+ * additions form the tree of pairs of neighbours. */
 static void halve(float *x, int64_t units, int64_t unit, bool bf16, float *scratch, MPI_Comm comm,
                   const bp_waiting *waiting)
 {
@@ -192,7 +192,7 @@ static void halve(float *x, int64_t units, int64_t unit, bool bf16, float *scrat
             rounds[k].sent * unit, scratch, rounds[k].partner, comm, waiting);
 }
 
-/* What each rank sends, and receives, so that the shards of this many bytes meet. */
+/* What each rank sends and receives to gather the shards of this many bytes. */
 static double shared_bytes(int64_t bytes, int size)
 {
     return (double)(bytes - bytes / size);
@@ -341,8 +341,7 @@ void bp_all_sum_double(double *x, int64_t n, MPI_Comm comm)
     bp_heartbeat_leave();
 }
 
-/* MPI_MAX leaves open what becomes of a NaN, and ranks could end up with different maxima. Here NaN
- * wins. */
+/* MPI_MAX is undefined for NaN, so ranks could get different maxima. Here NaN wins. */
 static void max_or_nan(void *in, void *inout, int *n, MPI_Datatype *type)
 {
     const float *a = in;

@@ -1,5 +1,5 @@
-/* Before each pass all ranks say how many rows theirs has. Called by the models whose experts are
- * on several ranks, and by jobs between their units of work. */
+/* Before each pass all ranks exchange the number of rows of theirs. Called by the models whose
+ * experts are on several ranks, and by jobs between their units of work. */
 #include "mesh/lockstep.h"
 
 #include "base/err.h"
@@ -7,7 +7,8 @@
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 
-/* What a rank says that begins no pass: now, or any more; others say the pass (pass_of). */
+/* The values of a rank without a pass: for now, or for good. Other ranks send the pass
+ * (pass_of). */
 enum { IDLE = 0, ENDED = -1 };
 
 #define ROWS_END ((int64_t)1 << 40)
@@ -23,7 +24,7 @@ struct bp_lockstep {
     bp_lockstep_calls calls;
     bp_lockstep_model *models;
     int model_count;
-    int64_t own, *all; /* what this rank says, and what each does */
+    int64_t own, *all; /* the value of this rank, and of each */
     MPI_Request request;
 };
 
@@ -75,7 +76,7 @@ static bool have_all_said(void *context)
     return complete;
 }
 
-/* Returns the most that a rank says. */
+/* Returns the maximum over ranks. */
 static int64_t say(bp_lockstep *self, int64_t what)
 {
     int size = bp_comm_size(self->comm);

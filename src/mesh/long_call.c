@@ -17,7 +17,7 @@
 
 typedef enum call_state { CALL_WAITS, CALL_RUNS, CALL_CANCELLED, CALL_DONE } call_state;
 
-/* On the heap: an abandoned thread still has it. */
+/* On the heap: an abandoned thread still uses it. */
 typedef struct helper {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -69,7 +69,7 @@ static bool wait_a_while(helper *self)
     return done;
 }
 
-/* Element-wise maximum over ranks; the core is left to the work. */
+/* Element-wise maximum over ranks; the wait sleeps, so that the work has the core. */
 static void all_most(int values[2], MPI_Comm comm)
 {
     MPI_Request request;
@@ -127,7 +127,7 @@ static helper *start(MPI_Comm comm, const bp_long_call *call)
 bool bp_long_call_run(MPI_Comm comm, const bp_long_call *call)
 {
     helper *self = start(comm, call);
-    int round[2] = {0, 1}; /* somebody is to stop; somebody is not done */
+    int round[2] = {0, 1}; /* some rank must stop; some rank is not done */
 
     if (!self) {
         call->work(call->context);

@@ -91,7 +91,8 @@ static void add_need(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy)
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
     int64_t ranks = copy * (shape->data > 0 ? shape->data : 1);
 
-    if (shape->data == 0 && copy == 1) /* all that can lack is a rank beside the coordinator */
+    if (shape->data == 0 &&
+        copy == 1) /* only a rank in addition to the coordinator can be missing */
         bp_buffer_printf(out, "2 ranks or more");
     else
         bp_buffer_printf(out, "%s%" PRId64 " rank%s%s", shape->data > 0 ? "" : "a multiple of ",
@@ -99,8 +100,7 @@ static void add_need(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy)
                          dedicated ? " and one that coordinates" : "");
 }
 
-/* "4, 8, 12 ...": sizes near `size` that hold whole copies of `copy` ranks and `more` ranks
- * besides. */
+/* "4, 8, 12 ...": sizes near `size` that hold whole copies of `copy` ranks plus `more` ranks. */
 static void add_sizes(bp_buffer *out, int64_t copy, int64_t more, int64_t size)
 {
     int64_t first = (size - more) / copy - 1;
@@ -113,7 +113,8 @@ static void add_sizes(bp_buffer *out, int64_t copy, int64_t more, int64_t size)
 }
 
 /* Sizes of the world that this mesh would fit: "start 4, 8, 12 ... ranks, or 5, 9, 13 ... with a
- * dedicated coordinator". Where mesh.data is not given, a dedicated coordinator must be asked for.
+ * dedicated coordinator". Where mesh.data is not given, only mesh.coordinator can make it
+ * dedicated.
  */
 static void add_world_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy, int size)
 {
@@ -133,8 +134,8 @@ static void add_world_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t 
     }
 }
 
-/* Meshes that this world would fit: another mesh.data, or all that the product of the other axes
- * may be. */
+/* Meshes that this world would fit: another mesh.data, or the possible products of the other
+ * axes. */
 static void add_mesh_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy, int size)
 {
     int64_t left = size - (shape->coordinator == BP_COORDINATOR_DEDICATED ? 1 : 0);
@@ -269,8 +270,8 @@ static MPI_Comm split(MPI_Comm comm, int color, int key)
     return out;
 }
 
-/* Color: which group of ranks; key: the order within. All are below the number of ranks, so they
- * fit an int. */
+/* Color: the group of ranks; key: the order within. All are below the number of ranks, so they fit
+ * an int. */
 static void split_axes(bp_mesh *mesh)
 {
     int m = mesh->member_index, p = mesh->pipeline_rank, d = mesh->data_rank, t = mesh->tensor_rank;

@@ -33,16 +33,17 @@ static inline const bp_mesh_keys *bp_mesh_keys_of(const bp_config *config)
 }
 
 typedef struct bp_mesh_shape {
-    /* ranks along each axis; data 0: what the other axes leave */
+    /* ranks along each axis; data 0: all ranks that the other axes leave */
     int members, pipeline, data, tensor;
     enum { BP_COORDINATOR_AUTO, BP_COORDINATOR_SHARED, BP_COORDINATOR_DEDICATED } coordinator;
-    int expert; /* data ranks that share out the experts of each layer; 0: 1, each has all */
+    int expert; /* data ranks that share out the experts of each layer; 0 is 1 */
 } bp_mesh_shape;
 
 /** This rank's place, and communicators by axis. On a dedicated coordinator `computes` is false,
  * the coordinates are -1 and all communicators but `world` are MPI_COMM_NULL. */
 typedef struct bp_mesh {
-    MPI_Comm world; /* a duplicate of the communicator given: everyone, the coordinator is rank 0 */
+    MPI_Comm
+        world; /* a duplicate of the communicator given: all ranks; the coordinator is rank 0 */
     MPI_Comm compute; /* the computing ranks: world without a dedicated coordinator */
     MPI_Comm member;  /* this member's ranks: pipeline x data x tensor, tensor fastest */
     MPI_Comm model; /* one copy of the model: pipeline x tensor, tensor fastest; rank 0 leads it */
@@ -50,14 +51,14 @@ typedef struct bp_mesh {
     /* a replica: copies of all members that see the same windows: members x pipeline x tensor,
      * tensor fastest; the same ranks as `model` where there is one member. Rank 0 leads it. */
     MPI_Comm replica;
-    MPI_Comm across; /* ranks of one place in each member: rank r is of member r */
-    /* Data ranks, in their order: `expert` are consecutive ones that share out experts,
-     * `expert_data` those that hold the same experts, one of each such group (expert data parallel)
+    MPI_Comm across; /* ranks with the same place in each member: rank r is in member r */
+    /* Data ranks, in their order: consecutive ones in `expert` share out experts; those in
+     * `expert_data`, one from each such group, hold the same experts (expert data parallel)
      */
     MPI_Comm expert, expert_data;
     struct bp_lockstep *lockstep;  /* of `expert`, while data ranks have work of their own
                                       (mesh/lockstep.h): a job that trains has none; borrowed */
-    int expert_ranks, expert_rank; /* of `expert`, and this one's place */
+    int expert_ranks, expert_rank; /* size of `expert`, and this rank's place */
     int rank, size;                /* in world */
     int members, pipeline_ranks, data_ranks, tensor_ranks;   /* extents of the axes */
     int member_index, pipeline_rank, data_rank, tensor_rank; /* this rank's coordinates */
@@ -82,16 +83,15 @@ bp_mesh_shape bp_mesh_shape_of(const bp_config *config);
  */
 bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size);
 
-/** A job to come, for which one process plans. */
+/** A planned job, simulated by one process. */
 typedef struct bp_planned_world {
-    int ranks; /* 0: as many as the axes of the mesh name, with one data rank unless they say more
-                */
-    int nodes; /* that the ranks fill one after another */
-    const char *network;  /* a file of what the network reaches (--network); NULL: defaults */
-    const char *schedule; /* a file to write a training step to (--schedule); NULL: none */
+    int ranks;            /* 0: the product of the mesh's axes, where mesh.data is 1 by default */
+    int nodes;            /* filled by the ranks one after another */
+    const char *network;  /* a file with the network's measured speed (--network); NULL: defaults */
+    const char *schedule; /* a file to write a training step to (--schedule); may be NULL */
 } bp_planned_world;
 
-/** Fit the shape to a job to come of `ranks` ranks (bp_planned_world). Errors: as
+/** Fit the shape to a planned job of `ranks` ranks (bp_planned_world). Errors: as
  * bp_mesh_shape_fit. */
 bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks);
 
@@ -102,8 +102,9 @@ bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks);
  */
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape);
 
-/** The mesh that a configuration asks for, and its fitted shape. One process that plans a job to
- * come (plan; NULL: it is this one) has a mesh of only itself, and the shape is that of the job.
+/** The mesh that a configuration asks for, and its fitted shape. With `plan` (NULL: this job
+ * runs), one process plans a job: its mesh has only itself, and the shape is that of the planned
+ * job.
  *
  * Collective: over `world`. Errors: BP_ERR_CONFIG, those of bp_mesh_shape_fit.
  */
@@ -111,26 +112,26 @@ bp_err bp_mesh_open(bp_mesh **out, bp_mesh_shape *shape, const bp_config *config
                     const bp_planned_world *plan);
 void bp_mesh_free(bp_mesh **mesh); /* collective over world */
 
-/** MPI_Init_thread for a program (MPI_THREAD_MULTIPLE is asked for): MPI's errors end the program
- * with its text; BP_ASSERT goes through MPI_Abort; only rank 0 speaks. Without mpirun it is a world
- * of one rank. bp_mpi_finish ends MPI.
+/** MPI_Init_thread for a program (requests MPI_THREAD_MULTIPLE): MPI's errors end the program with
+ * its text; BP_ASSERT goes through MPI_Abort; only rank 0 speaks. Without mpirun it is a world of
+ * one rank. bp_mpi_finish ends MPI.
  *
  * Errors: BP_ERR_SYSTEM an MPI without threads; BP_ERR_CONFIG srun started several tasks as worlds
  * of their own. Print the error and call bp_mpi_finish all the same.
  */
 bp_err bp_mpi_start(int *argc, char ***argv);
-/** Let bp_mpi_start wait this many seconds for the other ranks (base/process/start_limit.h), where
- * it is not 600; 0: without an end. Before it. */
+/** Let bp_mpi_start wait this many seconds for the other ranks (base/process/start_limit.h),
+ * instead of 600; 0: no limit. Call before bp_mpi_start. */
 void bp_mpi_start_within(double seconds);
 void bp_mpi_finish(void);
-/** Let bp_mpi_finish() call this when MPI has ended; NULL: nothing. */
+/** Set a function that bp_mpi_finish() calls after MPI has ended; NULL: no call. */
 void bp_mpi_at_end(void (*call)(void));
-/** A thread stays in a call of a library that nothing can interrupt (mesh/long_call.h): MPI can't
- * be ended any more. bp_mpi_finish() then waits until all ranks have come to it, and ends the
- * process with `status`, whichever rank has called this. Local. */
+/** A thread is still inside an uninterruptible library call (mesh/long_call.h), so MPI can't be
+ * finalized any more. bp_mpi_finish() then waits until all ranks have called it, and ends the
+ * process with `status`, whichever rank called this. Local. */
 void bp_mpi_abandon(int status);
 
-/** MPI failed: its text, file and line, then MPI_Abort. */
+/** Report an MPI failure: MPI's text, file and line, then MPI_Abort. */
 #define BP_MPI(call) bp_mpi_check((call), #call, __FILE__, __LINE__)
 void bp_mpi_check(int status, const char *call, const char *file, int line);
 
@@ -154,8 +155,8 @@ int bp_comm_rank(MPI_Comm comm);
 int bp_comm_size(MPI_Comm comm);
 bool bp_comm_is_root(MPI_Comm comm);
 
-/** This host, by the name that Slurm knows it by (sbatch --exclude takes no other), else by MPI's;
- * cut where it is longer than bytes - 1. Local, between MPI_Init and MPI_Finalize. */
+/** This host's name in Slurm (sbatch --exclude takes no other), else MPI's name; cut to bytes - 1.
+ * Local, between MPI_Init and MPI_Finalize. */
 void bp_host_name(char *out, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Meshes of a number of ranks, in the order in which they are tried where memory is short. */
+/* Meshes for a number of ranks, in the order of trial when memory is short. */
 #include "mesh/mesh_search.h"
 
 #define NODES_MOST 1024
@@ -50,7 +50,7 @@ static bool find_mesh(const bp_mesh_search *s, int ranks, int nodes, bp_mesh_sha
     return false;
 }
 
-/* The same mesh with fewer copies of the model, or fewer members side by side. */
+/* The same mesh with fewer copies of the model, or fewer concurrent members. */
 static bool find_fewer(const bp_mesh_search *s, bp_mesh_shape *out)
 {
     *out = s->mesh;
@@ -74,7 +74,7 @@ static void add_key(bp_buffer *out, const char *name, int before, int now)
         bp_buffer_printf(out, " mesh.%s=%d", name, now);
 }
 
-/* " mesh.pipeline=2 mesh.tensor=1": all that differs. */
+/* " mesh.pipeline=2 mesh.tensor=1": every key that differs. */
 static void add_keys(bp_buffer *out, const bp_mesh_search *s, const bp_mesh_shape *now)
 {
     const bp_mesh_shape *before = &s->mesh;

@@ -1,4 +1,4 @@
-/* Which other mesh would fit into the memory of its nodes? */
+/* Finds another mesh that would fit into the memory of its nodes. */
 #ifndef BP_MESH_MESH_SEARCH_H
 #define BP_MESH_MESH_SEARCH_H
 
@@ -8,25 +8,25 @@
 
 typedef struct bp_mesh_search {
     bp_mesh_shape mesh; /* fitted: the one that does not fit */
-    int nodes;          /* of the job */
-    int node_ranks;     /* of the fullest */
-    int members_most;   /* that may be side by side where a mesh is chosen; 0: as many as now */
+    int nodes;          /* nodes in the job */
+    int node_ranks;     /* ranks on the fullest node */
+    int members_most; /* members that may run concurrently in the chosen mesh; 0: as many as now */
     const bp_config *config; /* which of mesh.* did the user give? */
     /** Would the job take this mesh, and would it fit? Ranks fill the nodes one after another. */
     bool (*fits)(void *context, const bp_mesh_shape *mesh, int nodes);
     void *context;
 } bp_mesh_search;
 
-/** Ranks of a fitted mesh, with a dedicated coordinator. */
+/** Ranks of a fitted mesh, including a dedicated coordinator. */
 int bp_mesh_shape_ranks(const bp_mesh_shape *shape);
 
-/** Add "use mesh.pipeline=2" (another mesh of as many ranks, with as few parts of a model as will
- * do; tensor ranks stay on one node), else "start 2 ranks" (fewer of them). False: neither fits,
- * and nothing is added. Local. */
+/** Add "use mesh.pipeline=2" (another mesh of as many ranks, with as few parts of a model as
+ * suffice; tensor ranks stay on one node), else "start 2 ranks" (fewer of them). False: neither
+ * fits, and nothing is added. Local. */
 bool bp_mesh_search_near(bp_buffer *out, const bp_mesh_search *search);
 
-/** Where that finds nothing: add how many more nodes would do, "start 8 ranks on 4 nodes with
- * mesh.pipeline=4". False: not even a thousand, and nothing is added. Local. */
+/** Where that finds nothing: add the number of nodes that would suffice, "start 8 ranks on 4 nodes
+ * with mesh.pipeline=4". False: not even a thousand nodes suffice, and nothing is added. Local. */
 bool bp_mesh_search_nodes(bp_buffer *out, const bp_mesh_search *search);
 
 #endif

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_SECONDS  5.0 /* for memory of a job that has just ended */
+#define WAIT_SECONDS  5.0 /* to wait for memory of a job that has just ended */
 #define SLEEP_SECONDS 0.25
-#define UNKNOWN       (INT64_MIN / 2) /* lacks less than any node that is known */
+#define UNKNOWN       (INT64_MIN / 2) /* lacks less than any node of known memory */
 
 const bp_option bp_memory_options[] = {
     {.key = "run.memory",
@@ -33,7 +33,7 @@ static void find_asked(void *context, const bp_option *option, const char *value
         *(bool *)context = true;
 }
 
-/* run.memory, of a job that has the key and a value for it, else what the system allows. */
+/* run.memory if the job has the key and a value for it, else the system's limit. */
 static bp_memory_limit read_limit(const bp_config *config, int64_t held)
 {
     bp_memory_limit limit = {.bytes = -1};

@@ -1,5 +1,5 @@
-/* The division of a vector among ranks, level by level. Called by collective.c, by plans of jobs to
- * come (train/scale), and by tests/bench/scale. */
+/* The division of a vector among ranks, level by level. Called by collective.c, by plans of jobs
+ * (train/scale), and by tests/bench/scale. */
 #include "mesh/shard.h"
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ typedef struct level {
     int member, members, stride;
 } level;
 
-/* As many shares for the even members as there are of them: nobody has more than ceil(n / size). */
+/* A share for each even member: no rank has more than ceil(n / size). */
 static int64_t low_part(int64_t n, int members)
 {
     int64_t even = (members + 1) / 2;
@@ -61,7 +61,7 @@ int64_t bp_reduce_scatter_scratch(int64_t n, int size)
     return size == 1 ? 0 : low_part(n, size);
 }
 
-/* Of an odd number of members the last one has no partner: it gives its part of the odd members'
+/* With an odd number of members the last one has no partner: it gives its part of the odd members'
  * items to the one before it, and later takes their sum from there. */
 static bool is_alone(const level *at)
 {

@@ -16,9 +16,9 @@ static void abort_all(int status)
     (void)MPI_Abort(MPI_COMM_WORLD, status); /* does not come back */
 }
 
-/* srun without a PMI that this MPI knows starts every task as a world of its own: N jobs on one run
- * folder. What Slurm's own PMI sets proves nothing, the MPI may not have asked it; a world of 1
- * that mpirun (Open MPI's, MPICH's) was asked for says so. */
+/* srun without a PMI that this MPI knows starts every task as a world of its own: N jobs on one
+ * run folder. Variables of Slurm's own PMI prove nothing, since the MPI may not use it; a world of
+ * 1 started by mpirun (Open MPI's, MPICH's) is marked as such. */
 static bp_err check_launcher(int size)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *pmi = getenv("PMI_SIZE");
@@ -45,7 +45,7 @@ static bp_err check_launcher(int size)
 #endif
 
 /* Open MPI without the PMI that srun speaks (5 knows none, 4 often has none) ends the program
- * within MPI_Init, by _exit and with a page of its own: what helps has to be said before. */
+ * within MPI_Init, by _exit and with its own long message: the remedy must be printed before. */
 static void warn_of_pmi(const bp_launcher *launcher)
 {
     if (IS_OPEN_MPI && launcher->srun && !launcher->mpirun && launcher->pmi && !launcher->pmix &&
@@ -67,13 +67,13 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     bp_launcher launcher = bp_launcher_find();
     int provided, rank, size;
 
-    /* Without PMI MPI can't learn of other ranks. Asked all the same, Open MPI 4 ends the
-     * program with a page of its own. */
+    /* Without PMI MPI can't learn of other ranks. Without this check, Open MPI 4 ends the program
+     * with its own long message. */
     if (!launcher.pmix && !launcher.pmi && check_launcher(1) != BP_OK)
         return BP_ERR_CONFIG;
     /* A program without mpirun is a world of one: Open MPI 4 would start a daemon for it, and as
-     * root refuse to. Isolated, all of them would have the same folder in /tmp, which one takes
-     * away while another looks for it: two at a time failed now and then. None is needed. */
+     * root refuse to. In isolated mode all of them would share a folder in /tmp, which one removes
+     * while another looks for it: two at a time sometimes failed. No folder is needed. */
     if (!launcher.mpirun && !launcher.pmix &&
         (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
          setenv("OMPI_MCA_orte_create_session_dirs", "0", 0) != 0))
@@ -99,7 +99,7 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     return err == BP_OK ? check_launcher(size) : err;
 }
 
-/* Tests set the variable: what a job has not given back at its end is a leak. */
+/* Tests set the variable: memory that a job has not freed at its end is a leak. */
 static void print_balance(void)
 {
     char labels[1024];
@@ -127,7 +127,7 @@ void bp_mpi_abandon(int status)
 }
 
 /* Neither MPI_Finalize nor destructors of libraries: a thread is still inside of them. A launcher
- * kills the other ranks as soon as one has ended, so all come this far first. */
+ * kills the other ranks as soon as one has ended, so all ranks must get here first. */
 static void leave(void)
 {
     if (at_end)

@@ -1,4 +1,5 @@
-/* Point-to-point: bytes and floats to a rank, posted ahead and waited for; waiting asleep. */
+/* Point-to-point: bytes and floats to a rank, nonblocking, with a wait that sleeps between
+ * polls. */
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/heartbeat.h"
@@ -13,7 +14,8 @@
 #define BLOCK_BYTES  (1 << 20)
 #define TAG_NONE     7002
 
-/* A datatype of `bytes` bytes, for messages beyond what an int counts: whole blocks, then the rest.
+/* A datatype of `bytes` bytes, for messages longer than an int can count: whole blocks, then the
+ * rest.
  */
 static MPI_Datatype large_type(int64_t bytes)
 {
@@ -160,12 +162,12 @@ void bp_wait(bp_transfer *transfer)
         return;
     BP_MPI(MPI_Get_elements_x(&status, MPI_BYTE, &got));
     BP_ASSERT(got ==
-              (MPI_Count)transfer->expected_bytes); /* a shorter message: both sides disagree */
+              (MPI_Count)transfer->expected_bytes); /* a shorter message: the two sides disagree */
 }
 
 void bp_transfers_move(MPI_Comm comm)
 {
-    int there; /* no message has this tag: what matters is the call */
+    int there; /* no message has this tag: only the call matters */
 
     BP_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NONE, comm, &there, MPI_STATUS_IGNORE));
 }

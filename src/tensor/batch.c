@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The arrays follow each other: of each stream inputs, lengths, segments; then each term's targets.
+/* Order of the arrays: inputs, lengths and segments of each stream, then each term's targets.
  */
 typedef struct layout {
     int64_t inputs[BP_STREAMS], lengths[BP_STREAMS], segments[BP_STREAMS], targets[BP_TERMS];
@@ -108,7 +108,7 @@ static int64_t length_of(const bp_batch *all, int stream, int64_t b)
     return length;
 }
 
-/* Rows of T values each become rows of `fits`, and what they leave becomes `rest`. */
+/* Rows of T values become rows of `fits` values; the space left is filled with `rest`. */
 static void move_rows(int32_t *to, const int32_t *from, int64_t rows, int64_t T, int64_t fits,
                       int32_t rest)
 {
@@ -202,7 +202,7 @@ void bp_ids_within(const char *what, const int32_t *ids, int64_t count, int64_t 
         bp_id_ended(what, low < first ? low : high, first, bound);
 }
 
-/* In the order of numbers, without the last bit. */
+/* In the order of the values, without the last bit. */
 int32_t bp_target_of_value(float value)
 {
     uint32_t bits;
@@ -241,7 +241,7 @@ static bp_example example_in(const bp_batch_form *form, void *bytes, int64_t B, 
     return out;
 }
 
-/* Places that the question leaves, and how far the next window begins. */
+/* Places that the question leaves, and the distance to the next window. */
 static int64_t capacity_of(const bp_window_rule *rule, int64_t *question, int64_t *step)
 {
     int64_t most = rule->places / 2, capacity;

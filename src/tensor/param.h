@@ -7,7 +7,7 @@
 
 #define BP_PARAM_NAME   96
 #define BP_PARAM_DIMS   2
-#define BP_GROUP_PARAMS 64 /* that a group has capacity for, unless it is given more */
+#define BP_GROUP_PARAMS 64 /* default capacity of a group */
 
 typedef enum bp_init {
     BP_INIT_ZERO,
@@ -22,8 +22,8 @@ typedef enum bp_init {
 /** This rank's slice of one logical tensor: rows (and columns) offset .. offset + extent of shape.
  */
 typedef struct bp_param {
-    char name[BP_PARAM_NAME]; /* of the logical tensor, layers by global number: "h.3.attn.q.weight"
-                               */
+    char name[BP_PARAM_NAME]; /* of the logical tensor, with global layer numbers:
+                                 "h.3.attn.q.weight" */
     int dims;
     int64_t shape[BP_PARAM_DIMS], offset[BP_PARAM_DIMS], extent[BP_PARAM_DIMS];
     bool decays;        /* matrices and embeddings: weight decay applies */
@@ -31,48 +31,48 @@ typedef struct bp_param {
                            matrix product, which can write it: no zeros are needed
                            before */
     bool of_head;       /* a head's vocabulary: the last block of a model may add to its gradient */
-    bool values_read;   /* its values are read besides products: an embedding */
-    bool fresh;         /* what the gradient holds counts for nothing: the next product
-                       writes it, instead of adding to it (bp_params_take_fresh) */
+    bool values_read;   /* not only products read its values: an embedding */
+    bool fresh; /* the gradient's content is ignored: the next product overwrites it instead of
+                   adding to it (bp_params_take_fresh) */
     bp_init init;
-    float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values are within +- this */
-    const float *given; /* [shape] of BP_INIT_GIVEN; borrowed; NULL: zeros */
+    float init_std;     /* standard deviation of BP_INIT_NORMAL; bound of BP_INIT_UNIFORM */
+    const float *given; /* [shape] for BP_INIT_GIVEN; borrowed; NULL: zeros */
     bool from_one;      /* a gain is 1 + its value: blocks read bp_param_gain */
-    float *gain;        /* [extent] of such a one, set by bp_network_refresh */
+    float *gain;        /* [extent] for such a gain, set by bp_network_refresh */
     int64_t place;      /* of its first element in the group */
     float *value;       /* [extent], set by bp_network_bind_values */
     float *gradient;    /* [extent], set by bp_network_bind_gradients; NULL where nothing trains,
                            or the group is frozen */
 } bp_param;
 
-/** Parameters that are one after another in memory, without gaps (except for bp_group_align): fused
- * products rely on it. */
+/** Parameters that are contiguous in memory (except for bp_group_align): fused products rely on
+ * it. */
 typedef struct bp_group {
     bp_param *params; /* [capacity], fixed from the first one on: pointers stay valid */
     int count, capacity;
     bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions.
-                        Their gradients are only of this rank's rows (bp_nn_rows): where rows are
+                        Their gradients include only this rank's rows (bp_nn_rows): where rows are
                         shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
-    int common;   /* above 0: every run of blocks of every pipeline stage has a copy, which this
-                     number distinguishes from others: gradients are summed over all copies */
+    int common; /* above 0: every run of blocks of every pipeline stage has a copy, and this number
+                   identifies the copies: gradients are summed over all of them */
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
-    int sources;  /* of experts: ranks whose places they are given; 0: of no experts */
-    int64_t source_floats; /* apart are the gradients by these, until they are summed; 0: there is
-                              one of all */
-    bool added;            /* an adapter's: a model that training starts from need not have it */
-    bool passing;          /* only of training: no model that it starts from has it */
+    int sources;  /* for experts: the ranks whose places they receive; 0 for other groups */
+    int64_t source_floats; /* gradients are kept per rank of these until they are summed; 0: a
+                              single gradient */
+    bool added;            /* an adapter's: the initial model need not have it */
+    bool passing;          /* only for training: the initial model never has it */
     bool frozen;           /* never updated: no gradients and no moments */
     bool searched;  /* an architecture's, with the moments of its own rule: it has gradients, but is
                        frozen in steps of training (bp_engine_search) */
-    bool kept;      /* by another checkpoint, which those that are saved name: left out of them */
-    bool published; /* of all ranks that hold these values (one data rank's view), this one counts
-                       and saves them */
-    int64_t depth;  /* layers from here to the model's head: optimizer.layer_decay goes by it */
-    int block;      /* of the network's blocks the first that reads it: the last that adds to its
-                       gradient */
+    bool kept;      /* held by another checkpoint, which saved checkpoints name: not saved */
+    bool published; /* among the ranks that hold these values (within one data rank's copy), this
+                       one counts and saves them */
+    int64_t depth;  /* layers from here to the model's head, for optimizer.layer_decay */
+    int block; /* the first of the network's blocks that reads it, and the last that adds to its
+                  gradient */
     int64_t floats; /* of all params */
     int64_t place;  /* in the network's flat memory */
     int64_t padded; /* floats it takes there */
@@ -84,18 +84,19 @@ static inline const float *bp_param_gain(const bp_param *param)
     return param->from_one ? param->gain : param->value;
 }
 
-/** Gradients that a group has apart. */
+/** Number of gradients that a group keeps. */
 static inline int bp_group_sums(const bp_group *group)
 {
     return group->source_floats > 0 ? group->sources : 1;
 }
 
-/** Capacity for `count` params, where it has none yet. */
+/** Reserve capacity for `count` params, if the group has no capacity yet. */
 void bp_group_reserve(bp_group *group, int count);
 /** Frees the params. */
 void bp_group_clear(bp_group *group);
 
-/** The next param begins at a multiple of this many floats: no block of sums has parts of two. */
+/** Start the next param at a multiple of this many floats, so that no block of sums spans two
+ * params. */
 void bp_group_align(bp_group *group, int64_t multiple);
 
 /** Elements of the slice. */
@@ -106,14 +107,13 @@ bp_param *bp_group_add_vector(bp_group *group, const char *name, int64_t n, bp_i
 bp_param *bp_group_add_matrix(bp_group *group, const char *name, int64_t rows, int64_t columns,
                               float init_std);
 
-/** As these, but with only [first, first + count) along `axis`: what this tensor rank holds. */
+/** The same, but only [first, first + count) along `axis`: this tensor rank's share. */
 bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n, int64_t first,
                                    int64_t count);
 bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
                                    float init_std, int axis, int64_t first, int64_t count);
 
-/** Whether the next product writes the gradients of `count` params, which are one after another;
- * only once. */
+/** Whether the next product writes the gradients of `count` contiguous params; only once. */
 bool bp_params_take_fresh(bp_param *params, int count);
 
 /** Initial values, a function of (seed, tensor name, place in the whole tensor): the same for every

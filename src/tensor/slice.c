@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parts become HDF5 groups: "." means another thing there, and "p0" is what the pieces are called.
+/* Parts become HDF5 groups: "." has a special meaning there, and pieces are named "p0".
  */
 static bool part_is_valid(const char *part, size_t length)
 {
@@ -122,9 +122,9 @@ int64_t bp_checked_volume(int dims, const int64_t *extent)
     return volume;
 }
 
-/* The longest run that is contiguous both in the slice and in the whole tensor: the last dimension,
- * and those before it for as long as all after them are covered whole. Returns the dimension where
- * the run begins. */
+/* The longest run that is contiguous both in the slice and in the whole tensor: the last
+ * dimension, and those before it as long as all later ones are covered whole. Returns the
+ * dimension where the run begins. */
 static int run_dimension(const bp_slice *slice, int64_t *run)
 {
     int d = slice->dims - 1;
@@ -170,7 +170,7 @@ void bp_slice_digest(bp_digest *digest, const bp_slice *slice, const float *data
     bp_slice_digest_part(digest, slice, 0, data, bp_checked_volume(slice->dims, slice->extent));
 }
 
-/* An exponent of ones is an infinity or no number. Integers, so that compilers vectorise it. */
+/* An all-ones exponent is an infinity or NaN. Integers, so that compilers vectorise it. */
 bool bp_are_finite(const float *values, int64_t count)
 {
     const uint32_t exponent = UINT32_C(0x7f800000);
@@ -188,8 +188,8 @@ bool bp_are_finite(const float *values, int64_t count)
 bool bp_slice_part(bp_part *part, const bp_slice *slice, int64_t limit, int64_t k)
 {
     int64_t inner = 1, outer = 1, step, per_row, rest;
-    int cut =
-        slice->dims - 1; /* the dimension that is cut: those after it whole, those before single */
+    int cut = slice->dims -
+              1; /* the dimension that is cut: later ones are whole, earlier ones have extent 1 */
 
     for (int d = 0; d < slice->dims; d++)
         if (slice->extent[d] == 0)

@@ -1,5 +1,5 @@
-/* A slice of a logical tensor: what of it is in a rank's memory, where slices meet, and how one
- * is cut into contiguous parts. What layers, optimizers and checkpoints share. Local: no MPI. */
+/* A slice of a logical tensor: the part in a rank's memory, the intersection of slices, and the
+ * division into contiguous parts. Layers, optimizers and checkpoints use it. Local: no MPI. */
 #ifndef BP_TENSOR_SLICE_H
 #define BP_TENSOR_SLICE_H
 
@@ -31,7 +31,7 @@ bool bp_tensor_name_is_valid(const char *name);
 /** The product of dims extents; false where one is negative, or the product goes beyond
  * BP_TENSOR_MAX_VOLUME. */
 bool bp_slice_volume(int dims, const int64_t *extent, int64_t *volume);
-/** The same of extents that were checked. */
+/** The same for checked extents. */
 int64_t bp_checked_volume(int dims, const int64_t *extent);
 
 /** Errors: BP_ERR_FORMAT: name, dims, shape, or a slice that leaves the tensor. A slice may be
@@ -42,7 +42,7 @@ bp_err bp_slice_check(const bp_slice *slice);
 /** "(300, 64)". */
 void bp_shape_text(char *out, size_t out_bytes, int dims, const int64_t *shape);
 
-/** What two slices of one tensor have in common; false: nothing. */
+/** The intersection of two slices of one tensor; false if it is empty. */
 bool bp_slice_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a,
                         const int64_t *offset_b, const int64_t *extent_b, int64_t *offset,
                         int64_t *extent);

@@ -20,7 +20,7 @@ static int64_t count_rows(const bp_option *const *tables)
     return count;
 }
 
-/* Tables of several jobs may share rows: a key is there once, used if any of the job's own tables
+/* Tables of several jobs may share rows: a key has one entry, used if any of the job's own tables
  * has it. */
 static void add_tables(bp_config *config, const bp_option *const *tables, bool used)
 {
@@ -139,7 +139,7 @@ static const char *after_section(const char *key)
     return !dot ? key : dot + 1;
 }
 
-/* The letters that a word without a dot lacks to be the section of `known`. */
+/* How many letters a word without a dot differs by from the section of `known`. */
 static int section_distance(const char *word, const char *known)
 {
     size_t bytes = strlen(word), section = strcspn(known, ".");
@@ -149,7 +149,8 @@ static int section_distance(const char *word, const char *known)
     return (int)(section - bytes);
 }
 
-/* A right name in a wrong section (or in none) is nearer than any misspelling but one of a letter.
+/* A right name in a wrong section (or without a section) is nearer than any misspelling of more
+ * than one letter.
  */
 static const char *nearest_key(const bp_config *config, const char *key)
 {
@@ -173,7 +174,7 @@ static const char *nearest_key(const bp_config *config, const char *key)
     return nearest;
 }
 
-/* The words of a list that spaces part, one after another: its bytes, 0 at the end. */
+/* The next word of a list separated by spaces: its length in bytes, 0 at the end. */
 static int next_word(const char **list, const char **word)
 {
     int bytes;
@@ -260,8 +261,8 @@ const char *bp_nearest_word(const char *word, const char *const *words)
     return nearest;
 }
 
-/* The entry for a getter: asking for a key that is in no table, as another type, or for a number
- * that is not set, is our bug. */
+/* The entry for a getter. A key that no table has, another type, or a number that is not set is
+ * our bug. */
 static const config_entry *typed(const bp_config *config, const char *key, bp_option_type type,
                                  bp_option_type or_type)
 {
@@ -331,7 +332,7 @@ bool bp_config_bool(const bp_config *config, const char *key)
     return typed(config, key, BP_OPTION_BOOL, BP_OPTION_BOOL)->integer != 0;
 }
 
-/* What a row's field holds: what of the entry, and how many bytes. */
+/* What a row's field holds of the entry, and its size in bytes. */
 static const void *field_of(const config_entry *entry, const bp_option *row, bool *flag,
                             size_t *bytes)
 {
@@ -419,7 +420,7 @@ bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value)
     return bp_config_set(config, key, text);
 }
 
-/* A line is a fault: breaks in it become spaces. */
+/* Each line is one fault: line breaks within it become spaces. */
 static void add_fault(bp_config *config, const char *line, const char *id)
 {
     bp_buffer *out = &config->faults;
@@ -557,7 +558,7 @@ void bp_config_require(bp_config *config, const char *key)
     }
     for (int64_t i = first; i < end_of_group(config, first); i++)
         if (config->entries[i].text)
-            return; /* two of them: that is a fault already */
+            return; /* two of them: already reported as a fault */
     check_one(config, first, end_of_group(config, first), true);
 }
 

@@ -24,28 +24,27 @@ typedef enum bp_option_type {
 typedef struct bp_option {
     const char *key; /* "train.steps" */
     bp_option_type type;
-    const char *value;   /* default as text; NULL: none (an optional key without a default, or a
-                            required one) */
+    const char *value;   /* default as text; NULL if there is no default */
     double min, max;     /* INT, REAL and BYTES; both 0: no bounds */
     const char *choices; /* CHOICE: "a|b|c" */
     const char *unit;    /* "tokens", "seconds", or NULL */
     const char *help;    /* one line */
-    int required;        /* true: where its table is among those the job asks for */
-    const char *was;     /* the name it had, which is still read; NULL: none */
-    int at;              /* BP_AT of its value in the table's struct; 0: in none */
+    int required;        /* true: required where its table is among those the job asks for */
+    const char *was;     /* its former name, which is still read; NULL if it has none */
+    int at;              /* BP_AT of its value in the table's struct; 0 if it has no field */
     bool may_change;     /* a run that goes on may have another value: no result depends on it */
 } bp_option;             /* a table ends with a row whose key is NULL */
 
 /** bp_option.required of rows that follow each other: exactly one of them must have a value. */
 #define BP_REQUIRED_ONE 2
-/** Beside or instead of these: only where bp_config_require asks for it. */
+/** Required only where bp_config_require asks for it; may be combined with the others. */
 #define BP_REQUIRED_ASKED 4
 
 /** Where a row's value is in the struct of its table: int64_t (INT, BYTES), double, bool, or
  * const char * (STRING, CHOICE). */
 #define BP_AT(keys, field) (1 + (int)offsetof(keys, field))
 
-/** Is it called `key`, or was it once? */
+/** Is `key` its name or its former name? */
 bool bp_option_is(const bp_option *option, const char *key);
 
 typedef struct bp_config bp_config;
@@ -60,7 +59,7 @@ bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_o
 void bp_config_free(bp_config **config);
 
 /** A configuration for a job within a job: the keys of `used` (and of `tables`, as bp_config_new
- * takes them), with the values that `from` has for them. What was given there counts as given here;
+ * takes them), with the values that `from` has for them. A key given there counts as given here;
  * keys that `from` does not know keep their defaults.
  *
  * Errors: BP_ERR_CONFIG a value that is invalid here; *out is NULL.
@@ -89,24 +88,24 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
  * precedes its first '=' has a '/', or no '.' and a file is called so. */
 bool bp_config_is_pair(const char *argument);
 
-/** The one of `words` (NULL-ended) that `word` is a misspelling of, most likely; "" where there are
- * none. Borrowed. */
+/** The one of `words` (NULL-ended) that `word` most likely misspells; "" if the list is empty.
+ * Borrowed. */
 const char *bp_nearest_word(const char *word, const char *const *words);
 
-/** All required keys are there, and only one of those that exclude each other, else BP_ERR_CONFIG.
+/** BP_ERR_CONFIG unless all required keys are set, and only one of those that exclude each other.
  */
 bp_err bp_config_check(bp_config *config);
 
-/** `require`, whenever required keys are looked for: calls bp_config_require for those that depend
- * on other keys. NULL: none do. */
+/** Have `require` called whenever required keys are checked: it calls bp_config_require for keys
+ * that depend on other keys. NULL if no key does. */
 void bp_config_require_by(bp_config *config, void (*require)(bp_config *config));
-/** A fault unless the key, of a row with BP_REQUIRED_ASKED, is set; of rows that exclude each other
- * the first one's key stands for all. */
+/** A fault unless the key, of a row with BP_REQUIRED_ASKED, is set. For rows that exclude each
+ * other, pass the key of the first. */
 void bp_config_require(bp_config *config, const char *key);
 
 /** The values of a table, as its struct: parsed once, borrowed, and kept up to date by
- * bp_config_set. What is not set, or belongs to no job here, is 0 or NULL. Each table's header has
- * a function of its own around this: bp_train_keys_of(config)->steps. */
+ * bp_config_set. A value that is not set, or belongs to no job here, is 0 or NULL. Each table's
+ * header wraps this in its own function: bp_train_keys_of(config)->steps. */
 const void *bp_config_bound(const bp_config *config, const bp_option *table);
 
 /** Values. The key must be of that type and, except for _is_set, have a value or a default
@@ -115,10 +114,10 @@ bool bp_config_is_set(const bp_config *config,
                       const char *key); /* given by the user or bp_config_set, or has a default */
 bool bp_config_is_given(const bp_config *config, const char *key); /* given by the user */
 /** Given by the user, with another value than its default: config.ini names every key, and is a
- * configuration too. false: a key that the job's tables lack, too. */
+ * configuration too. Also false for a key that the job's tables lack. */
 bool bp_config_departs(const bp_config *config, const char *key);
-/** An option's default in the form that a configuration has it in (0.003 of "3e-3"); NULL: it has
- * none. Free with bp_free(). */
+/** An option's default in canonical form (0.003 for "3e-3"); NULL if it has none. Free with
+ * bp_free(). */
 char *bp_config_default(const bp_option *option);
 const char *bp_config_string(const bp_config *config,
                              const char *key); /* STRING or CHOICE; NULL when not set */
@@ -126,15 +125,16 @@ int64_t bp_config_int(const bp_config *config, const char *key); /* INT or BYTES
 double bp_config_real(const bp_config *config, const char *key);
 bool bp_config_bool(const bp_config *config, const char *key);
 
-/** Resolve a key (model.width from a checkpoint): checked as the user's values are, but not counted
- * as given.
+/** Resolve a key (model.width from a checkpoint): checked as the user's values are, but not
+ * counted as given.
  *
- * Errors: BP_ERR_CONFIG, and the old value stays; BP_ERR_SYSTEM no memory.
+ * Errors: BP_ERR_CONFIG (the old value is kept); BP_ERR_SYSTEM out of memory.
  */
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
 bp_err bp_config_set_from(bp_config *config, const char *key, const char *value,
-                          const char *where); /* where the user gave it: of messages */
-bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */
+                          const char *where); /* where the user gave it, for messages */
+bp_err bp_config_set_int(bp_config *config, const char *key,
+                         int64_t value); /* only for an INT key */
 
 /** Add one fault, with its identifier (as BP_FAIL's), or the thread's last failure, to those
  * reported together, and turn what was collected into an error (BP_OK when none). */
@@ -149,18 +149,18 @@ void bp_config_each(const bp_config *config,
                     void (*visit)(void *context, const bp_option *option, const char *value),
                     void *context);
 
-/** Rows that --help shows under a head of their own. A list ends with a row whose rows are NULL. */
+/** Rows that --help shows under their own heading. A list ends with a row whose rows are NULL. */
 typedef struct bp_key_group {
     char head[128]; /* "model.kind = lstm, gru" */
     const bp_option *rows;
 } bp_key_group;
 
 /** The INI text of every key as resolved (config.ini), and the keys' part of --help (help.h): by
- * sections, then `groups` (NULL: none). Free with bp_free(); NULL: no memory.
+ * sections, then `groups` (may be NULL). Free with bp_free(); NULL: no memory.
  *
- * Values are in one canonical form (numbers as short as they read back the same, bytes in their
- * largest whole unit, yes and no; so do those that the getters and bp_config_each give), and
- * bp_config_read of the text gives the same text. A key that is not set is a comment.
+ * Values are in one canonical form, as in the getters and bp_config_each: the shortest number that
+ * reads back the same, bytes in their largest whole unit, yes and no. bp_config_read of the text
+ * reproduces the text. A key that is not set is a comment.
  */
 char *bp_config_text(const bp_config *config);
 char *bp_config_help(const bp_option *const *used, const bp_key_group *groups);

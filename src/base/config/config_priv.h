@@ -17,13 +17,13 @@ typedef enum config_source {
 
 typedef struct config_entry {
     const bp_option *option;
-    bool used;       /* of a table of this job */
+    bool used;       /* in a table of this job */
     char *text;      /* in canonical form; NULL: not set */
     int64_t integer; /* INT, BYTES, BOOL */
     double real;     /* REAL */
     config_source source;
     bool refused; /* a value was given, and was wrong */
-    int line;     /* of the file; 0: not given there */
+    int line;     /* in the file; 0 if not given there */
 } config_entry;
 
 /* A table's struct, filled. */
@@ -40,28 +40,28 @@ struct bp_config {
     bp_buffer faults; /* lines */
     int fault_count;
     void (*require)(bp_config *config); /* bp_config_require_by; NULL: no table asks */
-    bool cut;                           /* no sense could be made of the rest of the file */
+    bool cut;                           /* the rest of the file could not be parsed */
 };
 
 config_entry *config_find(const bp_config *config, const char *key);
-/** Values have changed: the structs of bp_config_bound follow. */
+/** Update the structs of bp_config_bound after values have changed. */
 void config_refresh(const bp_config *config);
 
-/** What words of other programs are here (config_words.c). */
+/** Words of other programs, and our keys for them (config_words.c). */
 typedef struct config_word {
-    const char *words; /* in lower case, parted by spaces; "score.data" only in that section */
-    const char *keys;  /* "train.batch mesh.micro_batch"; NULL: there is none */
-    const char *note;  /* what these keys mean, or what is instead of a key; NULL: nothing */
+    const char *words; /* in lower case, separated by spaces; "score.data" only in that section */
+    const char *keys;  /* "train.batch mesh.micro_batch"; NULL if there is no such key */
+    const char *note;  /* what these keys mean, or what to use instead of a key; may be NULL */
 } config_word;
 extern const config_word config_words[]; /* ends with a row whose words are NULL */
 
-/** Add what to use instead of an unknown key: "use train.steps" of a word that other programs have
- * for it, else "the nearest is train.steps" by edit distance. */
+/** Add what to use instead of an unknown key: "use train.steps" if other programs use that word,
+ * else "the nearest is train.steps" by edit distance. */
 void config_advise(bp_buffer *out, const bp_config *config, const char *key);
 
 /** Check `value` and put it into the entry, in canonical form.
  *
- * `where` is in the message: "run.ini:12". An empty value unsets what has no default.
+ * `where` is in the message: "run.ini:12". An empty value unsets a key without a default.
  * Errors: BP_ERR_CONFIG, BP_ERR_SYSTEM.
  */
 bp_err config_assign(config_entry *entry, const char *value, config_source source,
@@ -75,8 +75,8 @@ void config_describe_bounds(bp_buffer *out, const bp_option *option);
  * other. */
 void config_add_missing(bp_config *config);
 
-/** The longest line of an INI file, without its line break: what inih takes by default, and
- * Debian's can't exceed. A value goes on in the next line after a backslash at the line's end. */
+/** The longest line of an INI file, without its line break: inih's default, which Debian's build
+ * can't exceed. A value goes on in the next line after a backslash at the line's end. */
 #define CONFIG_LINE_BYTES 199
 
 #endif

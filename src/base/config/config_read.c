@@ -1,6 +1,6 @@
-/* INI files through inih. Its own reader would cut lines at 199 bytes and section names at 49
- * without a word, and it reports only the first line that it does not understand: the reader here
- * checks the lines before inih sees them. */
+/* INI files through inih. Its own reader would silently cut lines at 199 bytes and section names
+ * at 49, and reports only the first line that it can't parse. The reader here checks the lines
+ * before inih sees them. */
 #include "base/config/config.h"
 #include "base/config/config_priv.h"
 #include "base/files/fs.h"
@@ -22,7 +22,7 @@ typedef struct reader {
     bool continues;  /* the line before ended with a backslash */
     bool continued;  /* this line goes on with the value of the line before */
     bool needs_pair; /* this line must give a pair, or is a fault */
-    char *key;       /* of the pair whose value may go on; NULL: none */
+    char *key;       /* of the pair whose value may go on; NULL if there is no such pair */
     int key_line;
     bp_buffer value;
 } reader;
@@ -125,8 +125,8 @@ static void strip(const char **line, size_t *bytes)
     }
 }
 
-/* What is wrong with a line by itself, or NULL: it has `whole` bytes, and inih is to be given `fed`
- * of at most `capacity`. */
+/* What is wrong with a single line, or NULL. It has `whole` bytes; inih gets `fed` bytes, at most
+ * `capacity`. */
 static const char *line_fault(const char *line, size_t whole, size_t fed, size_t capacity)
 {
     if (memchr(line, 0, whole))
@@ -138,9 +138,9 @@ static const char *line_fault(const char *line, size_t whole, size_t fed, size_t
     return NULL;
 }
 
-/* inih's source of lines, as fgets. Leading space is taken off (inih would read an indented line as
- * a continuation), and put before the lines that do continue one. NULL ends the reading, at the end
- * or where no sense can be made of the rest. */
+/* inih's source of lines, as fgets. Leading space is taken off (inih would read an indented line
+ * as a continuation), and put before the lines that do continue one. NULL ends the reading, at the
+ * end or where the rest can't be parsed. */
 static char *read_line(char *out, int size, void *stream)
 {
     reader *r = stream;
@@ -194,8 +194,8 @@ static bp_err read_file(bp_config *config, const char *path)
     if (err != BP_OK)
         return err;
     reader r = {.config = config, .path = path, .at = text, .end = text + bytes};
-    /* Its status repeats what the reader found, the first line that is not a pair; or memory ran
-     * out. */
+    /* Its status repeats what the reader found (the first line that is not a pair), or reports out
+     * of memory. */
     if (ini_parse_stream(read_line, &r, take_pair, &r) == -2)
         bp_memory_ended("the configuration's text", (int64_t)bytes, 1);
     finish_pair(&r);

@@ -25,7 +25,7 @@ static bool may_cut(const char *value, size_t at)
     return value[at - 1] != ' ' && !strchr(" ;#", value[at]);
 }
 
-/* "name = value", in lines that the reader takes: after a comma if it can be. */
+/* "name = value", in lines that the reader accepts, broken after a comma where possible. */
 static void add_pair(bp_buffer *out, const char *name, const char *value)
 {
     size_t capacity = CONFIG_LINE_BYTES - 1; /* and the backslash */
@@ -91,7 +91,7 @@ static void add_choices(bp_buffer *out, const char *choices)
         bp_buffer_add(out, *at == '|' && breaks ? "| " : at, *at == '|' && breaks ? 2 : 1);
 }
 
-/* What a key means, and what its value is: "integer, 1 to 64", "tree|running". */
+/* What a key means, and its type or choices: "integer, 1 to 64", "tree|running". */
 static void add_row(bp_buffer *out, const bp_option *row, int indent)
 {
     static const char *const names[] = {[BP_OPTION_STRING] = "text",
@@ -139,7 +139,7 @@ static void add_section(bp_buffer *out, const bp_option *const *tables, const ch
                 add_row(out, row, indent);
 }
 
-/* Of the longest key, and of `least`. */
+/* The width of the longest key, at least `least`. */
 static int indent_of(const bp_option *rows, int least)
 {
     for (; rows->key; rows++)

@@ -11,7 +11,7 @@
 static const struct {
     const char *name;
     int64_t bytes;
-} byte_units[] = {/* what is written first; then what is only read */
+} byte_units[] = {/* first the form that is written, then forms that are only read */
                   {"GiB", INT64_C(1) << 30},
                   {"MiB", INT64_C(1) << 20},
                   {"KiB", INT64_C(1) << 10},
@@ -28,7 +28,7 @@ static const struct {
 typedef struct parsed {
     int64_t integer;
     double real;
-    char text[64]; /* canonical form of what is not text by itself */
+    char text[64]; /* canonical form of values that are not text */
 } parsed;
 
 /* [+-]digits at the start of `text`; *end is what follows. */
@@ -86,7 +86,7 @@ static bool parse_real(const char *text, parsed *out)
         (out->real == 0 && text[strcspn(text, "123456789")] != 0 &&
          strcspn(text, "123456789") < strcspn(text, "eE"))) /* it is too small for a double */
         return false;
-    for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
+    for (int digits = 1; digits <= 17; digits++) { /* the shortest form that reads back the same */
         (void)snprintf(out->text, sizeof out->text, "%.*g", digits, out->real);
         if (strtod(out->text, NULL) == out->real)
             break;
@@ -121,7 +121,7 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
-/* Text that an INI file can't hold would make a config.ini that reads back as something else. */
+/* Text that an INI file can't hold would read back differently from config.ini. */
 static const char *unwritable(const char *text)
 {
     char before = ' ';
@@ -226,7 +226,7 @@ void config_describe_bounds(bp_buffer *out, const bp_option *option)
         add_number(out, option, option->max);
 }
 
-/* By type: what a wrong value is not, and what to give instead. */
+/* By type: the message for a wrong value, and what to give instead. */
 static const struct {
     const char *is_not, *give;
 } TYPES[] = {[BP_OPTION_STRING] = {"is not text", "text"},

@@ -1,6 +1,6 @@
 /* What other programs call our keys: the words for one meaning in a row, in sections by meaning. A
- * row is used where all of its keys are known; of several rows of one word the first such one. A
- * word with a section counts only in that section; one without stands for any section and none.
+ * row is used where all of its keys are known; the first such row of a word wins. A word with a
+ * section matches only in that section; a word without one matches with any section or without.
  */
 #include "base/config/config_priv.h"
 

@@ -10,7 +10,7 @@
  * return, and is it longer than that and no decimal number? */
 bool bp_csv_is_formula(const char *text, size_t bytes);
 
-/** Append a text as a cell: in quotation marks where it must be, and after an apostrophe where a
+/** Append a text as a cell: in quotation marks where needed, and after an apostrophe where a
  * spreadsheet would take it for a formula. */
 void bp_csv_add(bp_buffer *out, const char *text, size_t bytes);
 

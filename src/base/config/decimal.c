@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_BYTES 400 /* of a double in full; nobody writes longer numbers */
+#define NUMBER_BYTES 400 /* enough for a double in full */
 
 static locale_t plain;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

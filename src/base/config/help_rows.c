@@ -1,4 +1,4 @@
-/* Rows of --help, wrapped to a terminal: help.c and config_text.c make pages of them. */
+/* Rows of --help, wrapped to a terminal: help.c and config_text.c build pages from them. */
 #include "base/config/help.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before main: out of memory ends the job inside jansson too, whose functions then give NULL only
+/* Before main: out of memory ends the job inside jansson too, so its functions return NULL only
  * for wrong values. */
 static void *take(size_t bytes)
 {

@@ -10,30 +10,27 @@
 /** Parse text (duplicate keys and bytes after the end are refused); `name` is the file for
  * messages. Release with json_decref(). */
 bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name);
-/** The same of texts, which may hold U+0000: strings have json_string_length() bytes. */
+/** The same, for texts that may hold U+0000: strings have json_string_length() bytes. */
 bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name);
-/** json_loadb(), which steps over a null byte after a number: here that is an error, as JSON has
- * none. */
+/** json_loadb(), but a null byte after a number is an error, as JSON requires; jansson skips it. */
 json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *where);
-/** bp_json_loadb() of text of whose objects, at any depth, only the members with one of `keys` are
- * read: the others need be no more than values in matching brackets and quotes. NULL as
- * bp_json_loadb(). */
+/** bp_json_loadb() that reads, in objects at any depth, only the members with one of `keys`. The
+ * others need only be values with matching brackets and quotes. NULL as bp_json_loadb(). */
 json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
                         int key_count, json_error_t *where);
-/** Lines of JSON: bp_json_parse_texts of each, with "`path`:NUMBER" as its name, and `each` is
- * given it, with its number from 1. Empty lines are left out. Errors: those of both. */
+/** Parse each line of JSON by bp_json_parse_texts, named "`path`:NUMBER", and pass it to `each`
+ * with its number from 1. Empty lines are skipped. Errors: those of both. */
 bp_err bp_json_lines(const char *text, size_t bytes, const char *path,
                      bp_err (*each)(void *context, const json_t *line, int64_t number),
                      void *context);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
-/** The same of a file that Python wrote: Infinity and NaN, which are not JSON, are strings. */
+/** The same for a file that Python wrote: Infinity and NaN, which are not JSON, become strings. */
 bp_err bp_json_load_python(json_t **out, const char *path, int64_t limit_bytes);
-/** The same of a file of which only some members are read (bp_json_members): a
- * tokenizer_config.json of transformers has numbers beyond 64 bits ("model_max_length": 1e30 as an
- * integer). */
+/** The same for a file where only some members are read (bp_json_members): a tokenizer_config.json
+ * of transformers has numbers beyond 64 bits ("model_max_length": 1e30 as an integer). */
 bp_err bp_json_load_members(json_t **out, const char *path, int64_t limit_bytes,
                             const char *const *keys, int key_count);
-/** The same as bp_json_load of a file that a job keeps for itself: bp_plain_open. */
+/** bp_json_load for a file that a job keeps for itself (bp_plain_open). */
 bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);
 
 /** Canonical text: keys in insertion order, two-space indent, reals with 17 digits, a newline at
@@ -52,8 +49,8 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
 
-/** A string of any bytes: each that is not UTF-8 is "\\xNN" in it, two digits. NULL only
- * of NULL, where json_string() is NULL of such bytes too. New reference. */
+/** A string of any bytes: each invalid UTF-8 byte becomes "\\xNN", two digits. NULL only for NULL;
+ * json_string() would return NULL for such bytes too. New reference. */
 json_t *bp_json_string(const char *text);
 
 /** A real, or null where it is not finite. New reference. */

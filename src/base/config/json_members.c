@@ -1,6 +1,6 @@
-/* JSON of which only some members are read: the others are blanked out before jansson sees them, so
- * that what nobody reads need not be what jansson takes (NaN, numbers beyond 64 bits, lone
- * surrogates, a key twice). Columns of messages stay what they are. */
+/* JSON of which only some members are read: the others are blanked out before jansson sees them,
+ * so that unread members may hold what jansson rejects (NaN, numbers beyond 64 bits, lone
+ * surrogates, duplicate keys). Columns in messages stay correct. */
 #include "base/config/json.h"
 
 #include "base/buffer.h"
@@ -47,7 +47,7 @@ static bool skip_string(scanner *self)
     return take(self, '"');
 }
 
-/* A number or a word, whatever it is. */
+/* Any number or word. */
 static bool skip_plain(scanner *self)
 {
     const char *from;
@@ -147,7 +147,7 @@ static bool keep_members(scanner *self, int depth)
             else if (comma)
                 *comma = ' ';
             for (char *c = from; c < after; c++)
-                *c = *c == '\n' ? '\n' : ' '; /* lines of messages stay what they are too */
+                *c = *c == '\n' ? '\n' : ' '; /* line numbers in messages stay correct too */
         }
     }
     return true;
@@ -181,7 +181,8 @@ json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t
     json_decref(value);
     copy = bp_alloc("base.json", (int64_t)bytes, 1);
     for (size_t k = 0; k < bytes; k++)
-        copy[k] = text[k] == '\0' ? '\1' : text[k]; /* which jansson finds, and names the place */
+        copy[k] =
+            text[k] == '\0' ? '\1' : text[k]; /* jansson finds the error and reports its position */
     value = json_loadb(copy, bytes, flags, where);
     bp_free(copy);
     return value;

@@ -32,7 +32,7 @@ const char *bp_word_at(const char *words, int number, size_t *bytes)
     return at;
 }
 
-/* *end: what follows it; the text itself: it is no number within these. */
+/* *end: what follows the number; the text itself if there is no number within the bounds. */
 static int64_t number_of(const char *text, char **end, int64_t least)
 {
     int64_t number = strtoll(text, end, 10);

@@ -1,11 +1,11 @@
-/* Asked by fs.c and by whatever else renames a result into its place. */
+/* Called by fs.c and by all other code that renames a result into its place. */
 #include "base/files/fence.h"
 
 #include "base/fault.h"
 
 #include <pthread.h>
 
-#define MOST 8 /* a run inside a run inside a run is the deepest there is */
+#define MOST 8 /* a run inside a run inside a run is the deepest nesting */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {

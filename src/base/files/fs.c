@@ -76,7 +76,7 @@ bp_err bp_plain_open(const char *path, int flags, int *out)
     return err;
 }
 
-/* The size is only a guess (files in /proc say 0, others grow): read on until the end or the limit.
+/* The size is only a guess (files in /proc say 0, others grow): read until the end or the limit.
  */
 static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit, char **out,
                           size_t *bytes)
@@ -121,7 +121,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
     return bp_err_prefix(bp_fail_memory("a file", capacity, 1), "%s", path);
 }
 
-/* opened: how the opening went, which has set fd. */
+/* opened: the result of the open, which has set fd. */
 static bp_err read_whole(bp_err opened, int fd, const char *path, int64_t limit_bytes, char **data,
                          size_t *bytes)
 {
@@ -178,7 +178,7 @@ bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t 
     return read_whole(err, fd, path, limit_bytes, data, bytes);
 }
 
-/* One call of the system: how much it moved, 0 at an end, -1. What is written is only read. */
+/* One system call: the bytes moved, 0 at the end of the file, -1. A write only reads `data`. */
 typedef ssize_t (*mover)(int fd, char *data, size_t bytes, int64_t offset);
 
 static ssize_t write_some(int fd, char *data, size_t bytes, int64_t offset)
@@ -197,7 +197,7 @@ static ssize_t pread_some(int fd, char *data, size_t bytes, int64_t offset)
     return pread(fd, data, bytes, (off_t)offset);
 }
 
-/* at_end: what an end before all is moved means. */
+/* at_end: errno for an end of file before all is moved. */
 static int move_all(mover some, int at_end, int fd, char *data, size_t bytes, int64_t offset)
 {
     while (bytes > 0) {

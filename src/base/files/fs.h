@@ -1,4 +1,4 @@
-/* Files: whole reads, writes that are there or not, folders. */
+/* Files: whole reads, atomic writes, folders. */
 #ifndef BP_BASE_FS_H
 #define BP_BASE_FS_H
 
@@ -22,46 +22,46 @@ bp_err bp_file_open(const char *path, int *fd, int64_t *size_bytes);
  */
 bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
 
-/** The bytes of a byte order mark at the start of a UTF-8 text, BP_MARK_BYTES or 0: U+FEFF there is
- * of the encoding, and no text. */
+/** The length of the byte order mark at the start of a UTF-8 text, BP_MARK_BYTES or 0: U+FEFF
+ * there belongs to the encoding, not to the text. */
 #define BP_MARK_BYTES 3
 size_t bp_mark_bytes(const char *text, size_t bytes);
 
-/** Is it the text of a pointer of Git LFS, which a clone has instead of a file that was not
- * fetched? `bytes`: those of its beginning at least. */
+/** Is it a Git LFS pointer, which a clone has instead of a file that was not fetched? `bytes`: at
+ * least the pointer's first line. */
 bool bp_is_lfs_pointer(const char *text, size_t bytes);
-/** The error of a file that is one. BP_ERR_FORMAT. */
+/** Fail for a file that is such a pointer: BP_ERR_FORMAT. */
 bp_err bp_fail_lfs_pointer(const char *path);
 
-/** Open a file that a job keeps for itself, in a run folder: a plain file and nothing else. A link
- * is not followed (it would have another file written to) and a FIFO not waited for. `flags`: of
- * open(2), and mode 0666. The caller closes *fd; -1 after an error.
+/** Open a file that a job keeps for itself, in a run folder: only a plain file. It follows no link
+ * (the write would go to another file) and waits for no FIFO. `flags`: of open(2), and mode 0666.
+ * The caller closes *fd; -1 after an error.
  *
  * Errors: BP_ERR_INPUT it is missing; BP_ERR_FORMAT it is not a plain file; BP_ERR_DENIED;
  *         BP_ERR_CREATE, where it can't be made; BP_ERR_IO.
  */
 bp_err bp_plain_open(const char *path, int flags, int *fd);
-/** The whole of such a file, as bp_file_read has it. Errors: of both. */
+/** Read such a file whole, as bp_file_read. Errors: of both. */
 bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
 
-/** Replace or create a file: temporary file beside it, write, fsync, rename, fsync of the folder.
- * All of it or nothing.
+/** Replace or create a file: temporary file in the same folder, write, fsync, rename, fsync of the
+ * folder. All of it or nothing.
  *
  * Errors: BP_ERR_CREATE no such folder, or `path` is not a regular file (devices and folders are
  * not replaced); BP_ERR_DENIED; BP_ERR_IO (disk full). The old file, if any, is then untouched.
  */
 bp_err bp_file_write(const char *path, const void *data, size_t bytes);
-/** The same, but not brought to disk: for what is written often, and may be lost with the power.
- * Its writer asks first whether it may (files/fence.h). */
+/** The same without fsync: for files that are written often and may be lost in a power failure.
+ * The caller checks the fence first (files/fence.h). */
 bp_err bp_file_write_lightly(const char *path, const void *data, size_t bytes);
 
-/** The same for a file that is written in parts; drop, or commit, which drops what fails, ends it.
- * A draft of zeros may be dropped. Its name ends in a token that no other process has, and commit
- * asks the fence (files/fence.h): of two owners of a run, one that was replaced touches nothing of
- * the other's.
+/** The same for a file that is written in parts. drop or commit ends it; a commit that fails drops
+ * it. A draft of zeros may be dropped. Its name ends in a token that no other process has, and
+ * commit checks the fence (files/fence.h): an owner of a run that was replaced changes nothing of
+ * its successor's.
  *
- * Errors: those of bp_file_write: open CREATE and DENIED, and nothing is left; write and commit IO,
- *         commit what the fence says.
+ * Errors: those of bp_file_write: open CREATE and DENIED, with nothing left; write and commit IO;
+ *         commit those of the fence.
  */
 typedef struct bp_draft {
     char *path, *temporary;
@@ -73,17 +73,17 @@ bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes);
 bp_err bp_draft_commit(bp_draft *draft);
 void bp_draft_drop(bp_draft *draft);
 
-/** A name that bp_file_write gives a file before it is whole, ".bp-TOKEN.tmp": litter where no
- * process writes any more. */
+/** Is it a temporary name of bp_file_write, ".bp-TOKEN.tmp"? Such a file is garbage once no
+ * process writes it. */
 bool bp_is_temporary_name(const char *name);
 
 /** 16 hexadecimal digits that no other process has. */
 #define BP_TOKEN_BYTES 17
 void bp_token_new(char out[BP_TOKEN_BYTES]);
 /** Make "FOLDER/BEFORE TOKEN AFTER" (no spaces) in the folder of `path`: there, so that rename
- * never crosses a file system; with a token, since process numbers come again: in a container the
- * next job has the number of the one that was killed. `make` sets *fd and gives 0, or -1 and errno,
- * of which EEXIST asks for another name.
+ * never crosses a file system; with a token, since process ids recur: in a container the next job
+ * may have the id of the killed one. `make` sets *fd and returns 0, or returns -1 with errno;
+ * EEXIST makes it try another name.
  *
  * Returns 0, and *name is the caller's, bp_free(); or -1 with errno, NULL and *fd -1. */
 int bp_path_try_names(const char *path, const char *before, const char *after,
@@ -98,7 +98,7 @@ int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset);
 
 bool bp_path_exists(const char *path);
 bool bp_path_is_dir(const char *path);
-int64_t bp_file_size(const char *path); /* -1 when there is none */
+int64_t bp_file_size(const char *path); /* -1 if there is no such file */
 
 /** mkdir -p, mode 0777 less the umask; each new folder's name is on the disk.
  *
@@ -112,11 +112,11 @@ bp_err bp_path_sync(const char *path);
 bp_err bp_path_sync_parent(const char *path);
 /** Remove a folder and all in it; a missing one is fine. */
 bp_err bp_dir_remove(const char *path);
-/** Have the next listing of a folder be the server's: a host may show names that it listed a minute
- * ago (NFS). Where that can't be had, nothing happens. */
+/** Make the next listing of a folder come from the server: an NFS client may show names cached a
+ * minute ago. Best effort: no error is reported. */
 void bp_dir_refresh(const char *path);
-/** Remove the drafts that a job left in a folder when it was killed, unless the fence refuses; what
- * can't be removed stays. After it no earlier owner of the run can commit what it had begun there.
+/** Remove the drafts that a job left in a folder when it was killed, unless the fence refuses;
+ * files that can't be removed stay. After it no earlier owner of the run can commit a draft there.
  */
 void bp_dir_sweep(const char *path);
 /** Names in a folder, sorted by strcmp, without . and ..; free each and the list with bp_free(). */
@@ -125,15 +125,15 @@ void bp_names_free(char ***names, int64_t count);
 
 /** "a/b" from "a" and "b" (an absolute b is returned as it is). Free with bp_free(). */
 char *bp_path_join(const char *folder, const char *name);
-/** The same as a value: bp_path_in(folder, "run.json").text. One that is longer than the system
- * takes names no file: whatever is asked of it fails (ENAMETOOLONG). */
+/** The same as a value: bp_path_in(folder, "run.json").text. A path longer than the system's limit
+ * names no file: every call with it fails (ENAMETOOLONG). */
 typedef struct bp_path {
     char text[4352];
 } bp_path;
 bp_path bp_path_in(const char *folder, const char *name);
 /** The part after the last '/'. Borrowed. */
 const char *bp_path_base(const char *path);
-/** The part before it, "." where there is none. Free with bp_free(). */
+/** The part before it, "." if there is no '/'. Free with bp_free(). */
 char *bp_path_folder(const char *path);
 /** "folder/trace.json" with "m03" in it: "folder/trace.m03.json". Free with bp_free(). */
 char *bp_path_insert(const char *path, const char *word);

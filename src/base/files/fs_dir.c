@@ -70,11 +70,11 @@ bp_err bp_dir_remove(const char *path)
     return BP_OK;
 }
 
-/* A change of its times goes to the server, and with it what is known of the folder is asked for
- * anew; it takes neither a name nor space. */
+/* A change of its times goes to the server and invalidates the client's cache of the folder,
+ * without a new name or space. */
 void bp_dir_refresh(const char *path)
 {
-    (void)utimensat(AT_FDCWD, path, NULL, 0); /* a folder of another user's stays as it was seen */
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* another user's folder stays as cached */
 }
 
 static int by_name(const void *a, const void *b)
@@ -129,7 +129,7 @@ void bp_dir_sweep(const char *path)
         return;
     for (int64_t k = 0; k < count; k++)
         litter += bp_is_temporary_name(names[k]);
-    /* asked after the listing: what a follower has begun is not in it */
+    /* checked after the listing: drafts of a later owner are not in it */
     bool ours = litter > 0 && bp_fence_check() == BP_OK;
     for (int64_t k = 0; ours && k < count; k++)
         if (bp_is_temporary_name(names[k]))
@@ -137,8 +137,8 @@ void bp_dir_sweep(const char *path)
     bp_names_free(&names, count);
 }
 
-/* Where the file system has no rename that refuses to replace, one looks first: whoever commits
- * holds the run's lock, and rename does not replace a folder that has files in it. */
+/* Fallback for file systems without a no-replace rename: check first. The committer holds the
+ * run's lock, and rename does not replace a folder that has files in it. */
 bp_err bp_rename_new(const char *from, const char *to)
 {
     struct stat status;

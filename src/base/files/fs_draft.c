@@ -1,4 +1,4 @@
-/* Files that are there whole or not at all: written under another name, and renamed. */
+/* Atomic files: written under another name, and renamed. */
 #include "base/files/fs.h"
 
 #include "base/fault.h"
@@ -84,7 +84,7 @@ bp_err bp_draft_commit(bp_draft *draft)
     if (err == BP_OK && rename(draft->temporary, draft->path) != 0) {
         int number = errno;
 
-        err = bp_fence_check(); /* an owner that followed just now has swept it away */
+        err = bp_fence_check(); /* a later owner has just removed it */
         errno = number;
         if (err == BP_OK)
             err = bp_fail_create("can't put in place", draft->path);

@@ -102,7 +102,7 @@ uint64_t bp_xxh3(const void *data, size_t bytes)
 
 uint32_t bp_crc32c(const void *data, size_t bytes)
 {
-    /* of each half byte, by the polynomial 0x82f63b78 (lowest bit first) */
+    /* for each half byte; polynomial 0x82f63b78 (lowest bit first) */
     static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
                                        0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
                                        0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,

@@ -7,7 +7,7 @@
 
 #define BP_SHA256_HEX 65 /* 64 digits and the end */
 
-/** A SHA-256 in parts; bp_sha256_finish frees it. A libcrypto that has none ends the program. */
+/** A SHA-256 in parts; bp_sha256_finish frees it. A libcrypto without SHA-256 ends the program. */
 typedef struct evp_md_ctx_st bp_sha256;
 bp_sha256 *bp_sha256_new(void);
 void bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes);

@@ -1,5 +1,5 @@
-/* Files and folders that are written before they have their name, and what killed runs left of
- * such. */
+/* Files and folders that are written under a temporary name, and the removal of those that killed
+ * runs left. */
 #include "base/files/hidden.h"
 
 #include "base/files/fs.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* BEFORE NAME BETWEEN TOKEN AFTER, beside NAME */
+/* BEFORE NAME BETWEEN TOKEN AFTER, in NAME's folder */
 static const struct {
     const char *before, *between, *after, *verb;
     int open_flags; /* to take the lock */
@@ -22,8 +22,8 @@ static const struct {
     [BP_HIDDEN_FILE] = {".", ".", ".tmp", "can't create", O_RDWR | O_NONBLOCK},
     [BP_HIDDEN_FOLDER] = {".tmp-", "-", "", "can't create the folder", O_RDONLY | O_DIRECTORY}};
 
-/* The name is locked, or has no lock where there are none; a sweep may have come before, and holds
- * the lock, or has removed the name by now: false. */
+/* True when the name is locked, or the file system has no locks. False if a sweep came first: it
+ * holds the lock, or has already removed the name. */
 static bool take_lock(int fd)
 {
     struct stat status;
@@ -68,7 +68,7 @@ bp_err bp_hidden_make(const char *path, bp_hidden_kind kind, char **hidden, int 
     return made == 0 ? BP_OK : bp_fail_create(KINDS[kind].verb, path);
 }
 
-/* Nothing of another output, such as NAME-more. */
+/* Excludes files of another output, such as NAME-more. */
 static bool is_hidden_of(const char *base, bp_hidden_kind kind, const char *name)
 {
     const char *const parts[] = {KINDS[kind].before, base, KINDS[kind].between};
@@ -83,8 +83,8 @@ static bool is_hidden_of(const char *base, bp_hidden_kind kind, const char *name
     return digits == BP_TOKEN_BYTES - 1 && strcmp(name + digits, KINDS[kind].after) == 0;
 }
 
-/* Where locks are only of one host (Lustre's localflock), what another host writes looks
- * abandoned. Its run fails then: loudly, and with nothing wrong under the name. */
+/* Where locks are local to a host (Lustre's localflock), an output of another host looks
+ * abandoned. Its run then fails with an error, and no bad file gets the name. */
 static void remove_abandoned(const char *hidden, bp_hidden_kind kind)
 {
     int fd = open(hidden, KINDS[kind].open_flags | O_NOFOLLOW | O_CLOEXEC);

@@ -16,8 +16,7 @@
 
 #define BP_XXH128_HEX 33 /* 32 digits and the end */
 
-/** The state of an XXH3-128 to come; XXH3_freeState(). Failures are bugs of ours, or memory that
- * ends. */
+/** The state of an XXH3-128 to come; XXH3_freeState(). Failures are our bugs or out of memory. */
 static inline XXH3_state_t *bp_xxh128_new(void)
 {
     XXH3_state_t *state = XXH3_createState();

@@ -1,4 +1,4 @@
-/* Time: monotonic for all that is measured or waited for, wall time only for what people read. */
+/* Time: monotonic for measurements and waits, wall time only for people. */
 #include "base/process/clock.h"
 #include "base/err.h"
 #include <errno.h>

@@ -6,11 +6,12 @@
 
 /** Seconds of the monotonic clock. */
 double bp_clock_now(void);
-/** Seconds of processor time that all threads of this process have had. */
+/** Seconds of processor time used by all threads of this process. */
 double bp_clock_process(void);
-/** ... that the calling thread has had. */
+/** ... used by the calling thread. */
 double bp_clock_thread(void);
-/** With less of its cores than this a rank was beside other work while something was measured. */
+/** A rank that got a smaller share of its cores than this shared them with other work during a
+ * measurement. */
 #define BP_CORES_SHARED 0.8
 void bp_clock_sleep(double seconds);
 /** The wall clock: bp_clock_stamp().text is "2026-11-20T17:03:01Z". */
@@ -18,7 +19,7 @@ typedef struct bp_stamp {
     char text[32];
 } bp_stamp;
 bp_stamp bp_clock_stamp(void);
-/** "1 h 02 min", "3 min 05 s", "42 s", "4.2 s"; "?" where that makes no sense. */
+/** "1 h 02 min", "3 min 05 s", "42 s", "4.2 s"; "?" if it is not a valid duration. */
 void bp_clock_duration(char *out, size_t out_bytes, double seconds);
 
 #endif

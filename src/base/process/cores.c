@@ -1,5 +1,5 @@
-/* Which cores this process may use (its affinity mask), how they are laid out (hwloc), and what
- * threads are bound to. */
+/* Which cores this process may use (its affinity mask), their layout (hwloc), and the binding of
+ * threads. */
 #include "base/process/cores.h"
 
 #include "base/err.h"
@@ -160,7 +160,7 @@ static void set_mask(const bp_cores *cores)
     for (int core = 0; core < BP_CORES_MOST; core++)
         if (bp_cores_has(cores, core))
             CPU_SET_S(core, bytes, set);
-    (void)sched_setaffinity(0, bytes, set); /* refused: the thread stays where it may run */
+    (void)sched_setaffinity(0, bytes, set); /* on failure the thread keeps its mask */
     CPU_FREE(set);
 }
 

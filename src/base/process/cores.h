@@ -16,35 +16,35 @@ bool bp_cores_has(const bp_cores *set, int core);
 void bp_cores_add(bp_cores *set, int core);
 int bp_cores_count(const bp_cores *set);
 
-/** The affinity mask that this process had when this was asked first: before any thread of it was
- * bound, which the caller of bp_cores_bind sees to. Empty where the system does not say. */
+/** The affinity mask of this process at the first call, which the caller of bp_cores_bind makes
+ * before any thread is bound. Empty if unknown. */
 const bp_cores *bp_cores_of_process(void);
-/** All that this host has running: those that no launcher or control group has left out. False:
- * it does not say. */
+/** All online cores of this host, whatever the launcher or control group excludes. False if
+ * unknown. */
 bool bp_cores_of_host(bp_cores *out);
 
 /** Cores of this host that the control group allows, whatever the launcher has bound this process
- * to: physical ones, of whose hardware threads some are allowed. *units: those hardware threads. 0:
- * the system does not say. */
+ * to: physical cores with at least one allowed hardware thread. *units: the allowed hardware
+ * threads. 0 if unknown. */
 int bp_cores_allowed(int *units);
 
-/** Bind the calling thread to these cores. What the system refuses leaves it where it may run now.
+/** Bind the calling thread to these cores. If the system refuses, its mask is unchanged.
  */
 void bp_cores_bind(const bp_cores *cores);
-/** The calling thread may run on all cores of the process again: at the start of every helper
- * thread, which has its creator's binding. Nothing happens in a process that has bound none. */
+/** The calling thread may run on all cores of the process again: called at the start of every
+ * helper thread, which inherits its creator's binding. Does nothing in a process that has bound no
+ * thread. */
 void bp_cores_widen(void);
-/** The calling helper thread leaves the cores to those that compute: it takes one of the process's
- * that is idle, if there is any, and never has the priority of a creator that runs in real time.
- * Where the system does not allow that it works as it is. */
+/** The calling helper thread yields cores to compute threads: it moves to an idle core of the
+ * process, if any, and drops a real-time priority inherited from its creator. Best effort. */
 void bp_cores_step_aside(void);
 
 /** The cores of `mask` as hwloc orders them: by package and physical core, the second hardware
- * threads of a physical core beside the first, or, where there is a first one for each of
- * `threads`, left out. out[bp_cores_count(mask)]; returns how many. */
+ * threads of a physical core next to the first, or left out if there are enough first ones for
+ * `threads`. out[bp_cores_count(mask)]; returns how many. */
 int bp_cores_in_order(int *out, const bp_cores *mask, int threads);
 
-/** Bytes of all third-level caches of this host; 0: not known. */
+/** Bytes of all third-level caches of this host; 0 if unknown. */
 double bp_cores_cache_bytes(void);
 
 #endif

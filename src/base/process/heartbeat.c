@@ -1,5 +1,5 @@
 /* What this rank does now (phase, step, the call that it waits in), in shared memory of the
- * process: written here and there in all code, read by the watchdog's thread. */
+ * process: written throughout the code, read by the watchdog's thread. */
 #include "base/process/heartbeat.h"
 #include "base/err.h"
 #include "base/trace.h"
@@ -33,7 +33,7 @@ static void add(_Atomic int64_t *count, int64_t more)
                           memory_order_relaxed);
 }
 
-/* What has passed since the last mark was work, if it was a step's and no wait. */
+/* Count the time since the last mark as work, if it was in a step and not in a wait. */
 static void mark(void)
 {
     int64_t now = bp_trace_clock(), wait = atomic_load_explicit(&waited, memory_order_relaxed);
@@ -88,7 +88,7 @@ void bp_heartbeat_step(int64_t now)
     add(&progress, 1);
 }
 
-/* What a wait is called in a profile. */
+/* The profile's name for a wait. */
 static bp_trace_kind kind_of(const char *what)
 {
     static const struct {

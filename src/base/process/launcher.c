@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By the first variable that is there: mpirun within a Slurm step hands the step's on. */
+/* By the first variable that is set: mpirun within a Slurm step passes the step's variables on. */
 static const char *const RANKS[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                     "SLURM_PROCID"},
                          *const SIZES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",

@@ -10,8 +10,8 @@
 #define NO_LIMIT   ((int64_t)1 << 60) /* version 1 writes a number near 2^63 for "none" */
 #define MIB        ((int64_t)1 << 20)
 
-/* The files of a control group: version 2 and version 1. Page cache is counted in `use` and given
- * back when memory is short; in version 1 lines named total_... include the groups below. */
+/* The files of a control group: version 2 and version 1. `use` includes the page cache, which is
+ * reclaimed when memory is short; in version 1 lines named total_... include the groups below. */
 typedef struct group_files {
     const char *folder, *limit, *use, *idle_cache, *active_cache;
 } group_files;
@@ -21,7 +21,7 @@ static const group_files VERSION_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_
                                       "memory.usage_in_bytes", "total_inactive_file ",
                                       "total_active_file "};
 
-/* The number after `name` at the start of a line of a file; -1: there is none. */
+/* The number after `name` at the start of a line of a file; -1 if there is no such line. */
 static int64_t read_named(const char *path, const char *name)
 {
     char line[256];
@@ -37,7 +37,7 @@ static int64_t read_named(const char *path, const char *name)
     return value;
 }
 
-/* A file of the group at `path`; -1: it does not say. */
+/* The number in a file of the group at `path`; -1 if there is no number. */
 static int64_t read_group(const char *root, const group_files *files, const char *path,
                           const char *name, const char *line)
 {
@@ -47,8 +47,8 @@ static int64_t read_group(const char *root, const group_files *files, const char
     return read_named(full, line);
 }
 
-/* The path of this process's group, without a '/' at its end: of version 2 ("0::/a/b"), or of
- * version 1's memory controller ("4:memory:/a/b"). */
+/* The path of this process's group, without a '/' at its end: version 2 ("0::/a/b"), or version
+ * 1's memory controller ("4:memory:/a/b"). */
 static bool find_group(const char *root, bool version_1, char path[PATH_BYTES])
 {
     char line[PATH_BYTES];
@@ -77,8 +77,8 @@ static bool find_group(const char *root, bool version_1, char path[PATH_BYTES])
 
 /* What a group lets the job hold: the least of it and of those above it. */
 typedef struct group_limit {
-    int64_t limit; /* -1: none */
-    int64_t left;  /* of it, with what the job holds already */
+    int64_t limit; /* -1: no limit */
+    int64_t left;  /* of the group, with the memory that the job holds already */
 } group_limit;
 
 static void look_at_group(group_limit *out, const char *root, const group_files *files,
@@ -109,7 +109,7 @@ static group_limit find_group_limit(const char *root, int64_t held)
 
         if (!find_group(root, version == 1, path))
             continue;
-        do { /* in a container the path may be the host's, but its own root is there */
+        do { /* in a container the path may be the host's, but the container's own root exists */
             look_at_group(&out, root, files, path, held);
             slash = strrchr(path, '/');
             if (slash)
@@ -119,7 +119,7 @@ static group_limit find_group_limit(const char *root, int64_t held)
     return out;
 }
 
-/* The memory that a Slurm job was given on this node; -1: it does not say, or all of it (0). */
+/* The memory that a Slurm job was given on this node; -1 if unknown, or if it was given all (0). */
 static int64_t slurm_bytes(const char **from)
 {
     const char *node = getenv("SLURM_MEM_PER_NODE"), *cpu = getenv("SLURM_MEM_PER_CPU");

@@ -1,4 +1,4 @@
-/* Requests to stop: signals set one flag with its reason, which loops ask for once a step. */
+/* Requests to stop: signals set one flag with its reason, which loops read once a step. */
 #include "base/process/signals.h"
 #include "base/err.h"
 #include "base/process/launcher.h"
@@ -9,8 +9,8 @@
 #define WATCHES_MAX 8
 #define STACK_BYTES 65536
 
-/* Lock-free: a signal comes to any thread that does not block it (a library's, OpenMP's), while the
- * main one may set a reason of its own. */
+/* Lock-free: a signal may arrive on any thread that does not block it (a library's, OpenMP's),
+ * while the main thread sets a reason of its own. */
 static atomic_int reason;
 static struct {
     void (*poll)(void *context);
@@ -42,7 +42,8 @@ static void install(int number, void (*handler)(int))
 
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
-    action.sa_flags = SA_RESTART | SA_ONSTACK; /* no read or write of a library is to see EINTR */
+    action.sa_flags =
+        SA_RESTART | SA_ONSTACK; /* reads and writes of libraries must not see EINTR */
     int status = sigaction(number, &action, NULL);
     BP_ASSERT(status == 0);
 }

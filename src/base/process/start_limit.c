@@ -1,5 +1,5 @@
 /* A thread that ends this process where MPI does not begin in time. It looks for the culprit among
- * the launcher's processes on this host, which is all that can be known before ranks can speak. */
+ * the launcher's processes on this host, since ranks can't communicate yet. */
 #include "base/process/start_limit.h"
 
 #include "base/err.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define LATER         1.5  /* of ranks that are not the first */
-#define TURN          2.0  /* seconds more of those that are not the second either */
+#define TURN          2.0  /* more seconds for ranks from 2 on */
 #define LOOK_SECONDS  0.25 /* between two looks at the clock, */
 #define LEAP_SECONDS  1.0  /* of which no more than this counts */
 #define ENVIRON_BYTES 65536
@@ -49,10 +49,12 @@ static bool read_stat(long pid, char *state, long *parent)
     return end && sscanf(end + 1, " %c %ld", state, parent) == 2;
 }
 
-/* The rank of another process of this job; -1: not known. */
+/* The rank of another process of this job; -1 if unknown. */
 static int rank_of(long pid)
 {
-    char path[64], *text = malloc(ENVIRON_BYTES); /* this thread ends the process: no balance */
+    char path[64],
+        *text =
+            malloc(ENVIRON_BYTES); /* this thread ends the process: no memory balance is printed */
     FILE *file;
     size_t length;
     int rank = -1;
@@ -77,7 +79,7 @@ static const char *state_name(char state)
                                           : NULL;
 }
 
-/* The first process beside this one, under the same launcher, that can't go on. */
+/* The first other process under the same launcher that can't continue. */
 static void find_culprit(char out[TEXT_BYTES])
 {
     DIR *folder = opendir("/proc");

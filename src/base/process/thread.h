@@ -1,4 +1,4 @@
-/* Helper threads, started in one way. Local: no MPI. */
+/* Helper threads. Local: no MPI. */
 #ifndef BP_BASE_THREAD_H
 #define BP_BASE_THREAD_H
 
@@ -11,13 +11,13 @@
  * bound to. `name` (at most 15 letters) is what top and debuggers show.
  *
  * Owns:   *thread is the caller's: pthread_join.
- * Errors: BP_ERR_SYSTEM no thread can be had; the message has the name.
+ * Errors: BP_ERR_SYSTEM no thread can be created; the message has the name.
  */
 bp_err bp_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
 
 /** A condition whose waits are timed by the monotonic clock (bp_cond_wait_until). */
 void bp_cond_init(pthread_cond_t *condition);
-/** Wait for a signal, or until bp_clock_now() is `end`; false: the time is over. */
+/** Wait for a signal, or until bp_clock_now() is `end`; false on timeout. */
 bool bp_cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, double end);
 
 #endif

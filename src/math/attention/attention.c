@@ -1,11 +1,10 @@
-/* Attention in tiles of BP_TILE_QUERIES queries by BP_TILE_KEYS keys: the work cut over threads.
- * (In bf16 a run of tiles is computed in larger ones: attention_bf16.c.)
+/* Attention in tiles of BP_TILE_QUERIES queries by BP_TILE_KEYS keys: the division of work among
+ * threads. (bf16 uses larger tiles: attention_bf16.c.)
  *
- * A tile of scores is [key][query]: queries are the vector lanes, so maxima and sums need no
- * step across lanes. A thread takes a run of query tiles of one (sequence, head) in the forward
- * pass; in the backward pass one (sequence, head), or, where they are few, a run of its queries or
- * of its keys. Every output is summed by one thread in the order of tiles, so that the cut does not
- * change bits.
+ * A tile of scores is [key][query]: queries are the vector lanes, so maxima and sums need no step
+ * across lanes. A thread takes a run of query tiles of one (sequence, head) in the forward pass;
+ * in the backward pass one (sequence, head), or, if there are few, a run of its queries or of its
+ * keys. One thread sums each output in the order of tiles, so the division does not change bits.
  */
 #include "math/attention/attention.h"
 #include "base/err.h"
@@ -22,7 +21,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Gradients of one query head's keys and values, where several heads share them. */
+/* Gradients of one query head's keys and values, if several heads share them. */
 static int64_t group_floats(const bp_attention_shape *shape)
 {
     return bp_key_heads(shape) == shape->H
@@ -42,7 +41,7 @@ static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *
     return bp_round_up(floats, 16) + group_floats(shape);
 }
 
-/* The last tile's queries go on after T. */
+/* The last tile's queries extend beyond T. */
 int64_t bp_bias_floats(const bp_attention_shape *shape)
 {
     return shape->T > 0 ? bp_round_up(shape->T, QUERIES) + bp_key_positions(shape) - 1 : 0;
@@ -164,8 +163,8 @@ void bp_head_statistics(const bp_head *one, const bp_head_results *results, floa
         lse[i] = i < rows ? results->lse[q + i] : 0.0f;
 }
 
-/* Parts that the query tiles of a head are cut into: several, where there are not heads enough to
- * go round. */
+/* The number of parts for the query tiles of a head: several if there are too few heads for the
+ * threads. */
 static int64_t parts_of(int64_t heads, int64_t tiles)
 {
     int64_t threads = omp_get_max_threads();
@@ -173,7 +172,8 @@ static int64_t parts_of(int64_t heads, int64_t tiles)
     return heads >= 4 * threads || heads % threads == 0 ? 1 : bp_least(tiles, 4 * threads);
 }
 
-/* First tile of a part: causal tiles cost as their number, so parts are cut by the square. */
+/* First tile of a part: a causal tile's cost is proportional to its number, so the division goes
+ * by the square. */
 static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causal)
 {
     double share = (double)part / (double)parts;
@@ -181,7 +181,7 @@ static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causa
     return part == parts ? tiles : (int64_t)((double)tiles * (causal ? sqrt(share) : share));
 }
 
-/* Products of a query with a key, by multiply and add of each number of a head. */
+/* Number of query-key products; each is a multiply-add per number of a head. */
 static double attention_pairs(const bp_attention_shape *shape)
 {
     double T = (double)shape->T, K = (double)bp_key_positions(shape),
@@ -242,7 +242,7 @@ void bp_attention_forward(bp_gemm *gemm, const bp_operand *out, float *lse,
     }
 }
 
-/* A unit of the backward pass: a whole head; or, of several parts, a part of its queries, then a
+/* A unit of the backward pass: a whole head; or, with several parts, a part of its queries, then a
  * part of its keys. */
 static bp_head_range range_of(const bp_attention_shape *shape, int64_t parts, int64_t unit)
 {
@@ -266,8 +266,8 @@ static bp_head_range range_of(const bp_attention_shape *shape, int64_t parts, in
     return range;
 }
 
-/* Parts of a head: a whole one costs 5 products of tiles, parts cost 7 together, because scores are
- * made twice. */
+/* Parts of a head: a whole head costs 5 products of tiles, parts cost 7 in total, because scores
+ * are computed twice. */
 static int64_t backward_parts(int64_t heads, int64_t tiles)
 {
     int64_t threads = omp_get_max_threads(), rounds = (heads + threads - 1) / threads;
@@ -384,7 +384,7 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
 {
     int64_t heads = shape->B * bp_key_heads(shape), K = bp_key_positions(shape);
     int64_t tiles = (bp_least(shape->T, K) + QUERIES - 1) / QUERIES;
-    /* heads of a group add up one by one, whole, and so do gradients of a head's biases */
+    /* heads of a group are added one by one, whole, as are gradients of a head's biases */
     bool whole = bp_key_heads(shape) < shape->H || shape->entmax || shape->bias || shape->apart;
     backward_call call = {gemm,
                           to,

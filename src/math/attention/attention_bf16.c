@@ -2,9 +2,9 @@
  * stay float32.
  *
  * The left side of a product is bf16 in rows, the right side pairs of rows
- * (math/bf16/bf16_tiles.h). Keys and values are packed once a head. Queries go in panels of
- * BP_PANEL, and of a block of keys a panel is multiplied with those that one of its queries sees,
- * in whole blocks of 32.
+ * (math/bf16/bf16_tiles.h). Keys and values are packed once per head. Queries are in panels of
+ * BP_PANEL. A panel is multiplied with the keys of a block that one of its queries sees, in whole
+ * blocks of 32.
  */
 #include "math/attention/attention_priv.h"
 #include "math/bf16/bf16_passes.h"
@@ -15,12 +15,13 @@
 #define PANEL  BP_PANEL
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453
-/* Keys of a block of the forward pass, queries that go through the keys together: the longer, the
- * rarer sums, keys and values are loaded again. */
+/* Keys of a block of the forward pass, and queries that share a pass over the keys: larger values
+ * reload sums, keys and values less often. */
 #define FAR   64
 #define GROUP 128
 
-/* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is K in whole blocks of FAR. */
+/* Everything that a pass takes from its scratch. Dp is D in whole blocks, Tp is K in whole blocks
+ * of FAR. */
 typedef struct workspace {
     uint16_t *key_rows, *value_rows; /* [Tp][Dp] */
     uint16_t *transposed;            /* values [Tp / FAR][Dp][FAR], or keys [Tp / KEYS][Dp][KEYS] */
@@ -35,7 +36,7 @@ typedef struct workspace {
     int64_t floats;
 } workspace;
 
-/* The next `bytes` of the scratch; at NULL only their number counts. */
+/* The next `bytes` of the scratch; with NULL it only counts them. */
 static void *take(float *scratch, int64_t *floats, int64_t bytes)
 {
     float *here = scratch ? scratch + *floats : NULL;
@@ -91,7 +92,7 @@ static bp_bf16_rows queries_of(const bp_head *one, int64_t first, int64_t most)
                           one->halves};
 }
 
-/* The same of outputs, or of their gradients. */
+/* The same for outputs, or their gradients. */
 static bp_bf16_rows outs_of(const bp_head *one, const void *out, int64_t first, int64_t most)
 {
     return (bp_bf16_rows){bp_value_at(out, first * one->out_row, one->out_halves),
@@ -107,8 +108,8 @@ static bp_bf16_rows keys_of(const bp_head *one, const void *x, int64_t first, in
                           one->halves};
 }
 
-/* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less: none. Where
- * queries see keys after them, all panels of a tile take all keys of a block. */
+/* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less if there are
+ * no such keys. If queries see later keys, all panels of a tile use all keys of a block. */
 static int64_t keys_seen(const bp_head *one, int64_t q, int64_t k, int64_t block)
 {
     int64_t end = one->shape->causal ? bp_keys_seen(one, q, PANEL) : one->keys;
@@ -133,12 +134,12 @@ static void pack_keys(const bp_head *one, const workspace *space, int64_t first,
     }
 }
 
-/* A panel against a block of keys, on its way through a pipeline of three stages: products that
- * make its scores; what vectors do with them; products with what they made. Each stage of one panel
- * runs beside other stages of the panels before and after it. */
+/* A panel against a block of keys, in a pipeline of three stages: products for its scores, vector
+ * operations on the scores, products with their result. Each stage overlaps with other stages of
+ * the previous and next panels. */
 typedef struct visit {
-    int64_t q, k, at, keys;   /* of the tile's first query; the panel's place in the tile; 0 keys:
-                                 there is none */
+    int64_t q, k, at,
+        keys; /* the tile's first query; the panel's place in the tile; 0 keys: no panel */
     float *scores, *dweights; /* and then weights, or pairs of the scores' gradients */
     bool first;               /* of the panel: its sums begin */
 } visit;
@@ -202,7 +203,7 @@ static const bp_panel_bits *mask_of(const bp_head *one, const workspace *space, 
     return space->kept;
 }
 
-/* What is done to products of queries and keys before they are weighed. */
+/* Operations on the products of queries and keys before the softmax. */
 static void finish_scores(const bp_head *one, const visit *panel)
 {
     int64_t q = panel->q + panel->at;
@@ -230,7 +231,7 @@ static void weigh_panel(const bp_head *one, const workspace *space, const visit 
         passes->scale_panel(space->sums + at * padded(one), space->factor + at, padded(one));
 }
 
-/* The sums of one panel grow, the next is weighed, the one after that gets its scores. */
+/* Accumulates one panel, weighs the next, and computes the scores of the one after that. */
 static void forward_step(const bp_head *one, const workspace *space, pipeline *line,
                          const visit *enters)
 {
@@ -317,7 +318,7 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
     one->tiles->end();
 }
 
-/* Everything of the queries of the tile at q. */
+/* The whole forward pass of the queries of the tile at q. */
 static void load_queries(const bp_head *one, const workspace *space, const bp_head_results *results,
                          int64_t q, int64_t rows)
 {
@@ -340,7 +341,7 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
         space->top[i] = i < rows ? results->lse[q + i] * (float)LOG2_E : 0.0f;
 }
 
-/* As far as the scores' gradients are kept: rounded. */
+/* To the precision of the stored scores' gradients: rounded. */
 static void add_bias_gradient(const bp_head *one, float *dbias, const workspace *space,
                               const visit *panel)
 {
@@ -394,8 +395,8 @@ static bp_bf16_tile sum_product(const bp_head *one, float *sums, const uint16_t 
                           .accumulate = true};
 }
 
-/* Gradients of the keys and values of the block at k, of the panels that see them: all keys at
- * once, or, where not all queries of the tile see them, BLOCK by BLOCK. */
+/* Gradients of the keys and values of the block at k, from the panels that see them: all keys at
+ * once, or BLOCK by BLOCK if some queries of the tile do not see them. */
 static void add_key_gradients(const bp_head *one, const workspace *space, int64_t q, int64_t rows,
                               int64_t k)
 {
@@ -418,8 +419,9 @@ static void add_key_gradients(const bp_head *one, const workspace *space, int64_
     one->tiles->products(products, count);
 }
 
-/* The queries' gradient of one panel grows, the next is weighed, the one after that gets its
- * scores; and where all of a block's are weighed, the gradients of keys and values grow. */
+/* Accumulates the queries' gradient of one panel, weighs the next, and computes the scores of the
+ * one after that. Once all panels of a block are weighed, it accumulates the gradients of keys and
+ * values. */
 static void backward_step(const bp_head *one, const bp_head_results *results,
                           const workspace *space, const bp_head_range *range, pipeline *line,
                           const visit *enters, int64_t rows)

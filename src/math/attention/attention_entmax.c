@@ -1,11 +1,11 @@
-/* Attention whose weights are the 1.5-entmax of the scores, forward and backward, row by row: a row
- * of weights is made, and keys that it rules out cost nothing after it. What is kept of a row is
- * its threshold, in the place of the log-sum-exp.
+/* Attention whose weights are the 1.5-entmax of the scores, forward and backward, row by row: once
+ * a row of weights is computed, keys with weight 0 cost nothing. The row's threshold is kept
+ * instead of the log-sum-exp.
  *
- * For a row of scores s, with dp the gradient of its weights p and g = sqrt(p):
- * ds = g (dp - (g dp) / (sum of g)).
- * Source: Peters, Niculae & Martins 2019, section 3.2; Correia, Niculae & Martins 2019, "Adaptively
- * Sparse Transformers".
+ * For a row of scores s, with dp the gradient of its weights p and g = sqrt(p): ds = g (dp - (g
+ * dp) / (sum of g)).
+ * Source: Peters, Niculae & Martins 2019, section 3.2; Correia, Niculae & Martins 2019,
+ * "Adaptively Sparse Transformers".
  *
  * Bits: as attention.h says. Products are of float32 in both precisions.
  */
@@ -103,7 +103,7 @@ static void add_scaled(float *y, const float *x, float factor, int64_t D)
         y[d] += factor * x[d];
 }
 
-/* From dp in `gradients`, and the weights: ds there. */
+/* Overwrites dp in `gradients` with ds, given the weights. */
 static void score_gradient(float *gradients, const float *weights, int64_t n)
 {
     double mean = 0, sum = 0;

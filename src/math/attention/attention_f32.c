@@ -32,8 +32,8 @@ typedef struct place {
     int64_t q, k, keys;
 } place;
 
-/* The product of a tile of QUERIES columns; where they do not all see all keys, which are its rows
- * or what it sums over, it goes by panels with those that are seen. */
+/* The product of a tile of QUERIES columns; if they do not all see all keys (its rows, or its
+ * summation index), it goes by panels with the seen keys. */
 static void multiply(const bp_head *one, const bp_tile *whole, int64_t visible, bool over_keys)
 {
     int64_t keys = over_keys ? whole->K : whole->M;
@@ -52,8 +52,8 @@ static void multiply(const bp_head *one, const bp_tile *whole, int64_t visible, 
     }
 }
 
-/* tile[keys][QUERIES] = rows[keys] transposed[D][QUERIES]: of scores the queries are scaled
- * already, of the gradients of weights the rows are values. */
+/* tile[keys][QUERIES] = rows[keys] transposed[D][QUERIES]: for scores, the queries are already
+ * scaled; for gradients of weights, the rows are values. */
 static void multiply_rows(const bp_head *one, float *tile, const float *rows,
                           const float *transposed, const place *at)
 {
@@ -136,7 +136,7 @@ void bp_head_forward_f32(const bp_head *one, const bp_head_results *results, int
         forward_tile(one, results, tile * QUERIES, scratch);
 }
 
-/* What the backward pass holds for a head: tiles of the queries at hand, and sums for all keys. */
+/* The backward pass's buffers for a head: tiles of the current queries, and sums for all keys. */
 typedef struct workspace {
     float *queries, *douts;          /* [D][QUERIES], transposed; queries scaled */
     float *dqueries;                 /* [D][QUERIES] */
@@ -145,7 +145,7 @@ typedef struct workspace {
     float *delta, *lse;              /* [QUERIES] */
     float *dkeys, *dvalues;          /* [K][Dp] */
     float *slopes;                   /* [KEYS][QUERIES] of capped scores */
-    float *apart;                    /* of disentangled scores; NULL: none */
+    float *apart;                    /* of disentangled scores; may be NULL */
 } workspace;
 
 static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
@@ -197,8 +197,8 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
         bp_apart_queries(one, space->apart, space->queries, true);
 }
 
-/* sums[keys][Dp] += tile[keys][QUERIES] rows[QUERIES][Dp]: where not all queries see all keys, it
- * goes by blocks of keys, each from the first panel on that sees it. */
+/* sums[keys][Dp] += tile[keys][QUERIES] rows[QUERIES][Dp]: if not all queries see all keys, it
+ * goes by blocks of keys, each starting at the first panel that sees it. */
 static void add_rows(const bp_head *one, float *sums, const float *tile, const float *rows,
                      const place *at)
 {

@@ -1,4 +1,5 @@
-/* What the two ways of attention share: a head, its tiles, the places of its dropout words. */
+/* Shared by both implementations of attention: a head, its tiles, the positions of its dropout
+ * words. */
 #ifndef BP_MATH_ATTENTION_ATTENTION_PRIV_H
 #define BP_MATH_ATTENTION_ATTENTION_PRIV_H
 
@@ -18,16 +19,16 @@ typedef struct bp_head {
     const void *q, *k, *v;
     int64_t q_row, kv_row, out_row; /* values from position to position */
     int64_t keys;                   /* that are seen; K or less */
-    int64_t first_place;            /* of (query 0, key 0) in the stream of dropout words */
+    int64_t first_place;            /* place of (query 0, key 0) in the stream of dropout words */
     int64_t place_row;              /* places of a query: slot_K in whole blocks of 4 */
     float scale;
-    const float *bias; /* of its distances, as in attention.h; NULL: none */
-    const float *position_keys, *position_queries; /* its columns of them; NULL: none */
+    const float *bias;                             /* by distance, as in attention.h; may be NULL */
+    const float *position_keys, *position_queries; /* its columns of them; may be NULL */
     int64_t position_row;                          /* values from row to row */
     bp_mask mask;
 } bp_head;
 
-/* A head's parts of the results; NULL where a pass does not have them. */
+/* A head's parts of the results; NULL if a pass does not use them. */
 typedef struct bp_head_results {
     void *out;  /* rows, out_row apart, as dout */
     float *lse; /* [T] */
@@ -35,7 +36,7 @@ typedef struct bp_head_results {
     void *dq;      /* rows as q's, */
     void *dk, *dv; /* distance from position to position: */
     int64_t dkv_row;
-    float *dbias;                              /* as bias: it is added to; NULL: not asked */
+    float *dbias;                              /* like bias, added to; NULL: not wanted */
     float *dposition_keys, *dposition_queries; /* rows as theirs */
 } bp_head_results;
 
@@ -47,7 +48,7 @@ typedef struct bp_head_range {
     bool of_queries, of_keys;
 } bp_head_range;
 
-/** Value `at` of an array of floats; and of one of bf16 where `halves`. */
+/** Value `at` of an array of floats, or of bf16 if `halves`. */
 static inline float *bp_float_at(const void *x, int64_t at)
 {
     return (float *)x + at;
@@ -68,7 +69,7 @@ static inline int64_t bp_round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/** How many keys before its own place a query sees, and how many after it; of a window. */
+/** In a window, how many keys before and after its own place a query sees. */
 static inline int64_t bp_window_before(const bp_attention_shape *shape)
 {
     return shape->causal ? shape->window - 1 : shape->window / 2;
@@ -99,8 +100,8 @@ static inline int64_t bp_key_heads(const bp_attention_shape *shape)
     return shape->key_heads > 0 ? shape->key_heads : shape->H;
 }
 
-/** Heads that share a head of keys, some of them maybe on other ranks; and those of key head `kv`
- * that are here: [first, bp_group_first(shape, kv + 1)). */
+/** Heads that share a head of keys, possibly some on other ranks; and those of key head `kv` that
+ * are here: [first, bp_group_first(shape, kv + 1)). */
 static inline int64_t bp_group_heads(const bp_attention_shape *shape)
 {
     return shape->group > 0 ? shape->group : shape->H / bp_key_heads(shape);
@@ -113,8 +114,8 @@ static inline int64_t bp_group_first(const bp_attention_shape *shape, int64_t kv
     return first < 0 ? 0 : bp_least(first, shape->H);
 }
 
-/* What a key that is not seen scores: nothing beside any score, yet finite, so that a query which
- * has seen no key yet has a maximum; all of it is scaled by 0 once it sees one. */
+/* The score of an unseen key: negligible next to any score, yet finite, so that a query that has
+ * seen no key yet has a maximum. Its sums are scaled by 0 once it sees a key. */
 #define BP_UNSEEN (-1e30f)
 
 /** Has a query with this largest score seen no key? */
@@ -123,8 +124,8 @@ static inline bool bp_saw_nothing(float top)
     return top < BP_UNSEEN / 2;
 }
 
-/** The first key, in whole units, that the queries from q on see, a place of padding some key too;
- * and, of `lanes` queries from q on, scores[keys][lanes] of those keys from k on that are not in a
+/** The first key, in whole units, that the queries from q on see (padding sees some key too). And,
+ * for `lanes` queries from q on, the masked scores[keys][lanes] of keys from k on outside a
  * query's window. */
 static inline int64_t bp_first_seen(const bp_head *one, int64_t q, int64_t unit)
 {
@@ -162,7 +163,7 @@ static inline int64_t bp_key_positions(const bp_attention_shape *shape)
     return shape->K > 0 ? shape->K : shape->T;
 }
 
-/** The biases of a key and the queries from q on, one after another; their gradients' place. */
+/** The biases of a key and the queries from q on, contiguous; and of their gradients. */
 static inline int64_t bp_bias_at(const bp_head *one, int64_t q, int64_t k)
 {
     return q - k + bp_key_positions(one->shape) - 1;
@@ -198,14 +199,13 @@ static inline void bp_head_bias_gradient(const bp_head *one, float *dbias, const
 
 /** Factors [keys][QUERIES] of the tile's dropout. */
 void bp_head_mask(const bp_head *one, float *mask, int64_t q, int64_t k, int64_t keys);
-/** Maxima and sums of queries that saw no key yet. */
+/** Initial maxima and sums, of queries that have seen no key. */
 void bp_head_start(float *max, float *sum);
 /** Write out and lse of the tile's queries: sums[D][QUERIES] over their sum. */
 void bp_head_finish(const bp_head *one, const bp_head_results *results, float *sums,
                     const float *max, float *sum, int64_t q, int64_t rows);
-/** Read lse and make delta[q] = sum over d of dout out, of the tile's queries: what the
- * normalisation takes back of a gradient. `workspace` is for [D][QUERIES]; douts[D][QUERIES] is
- * dout transposed. */
+/** Read lse and make delta[q] = sum over d of dout out, of the tile's queries: the normalisation's
+ * correction of a gradient. `workspace` has [D][QUERIES]; douts[D][QUERIES] is dout transposed. */
 void bp_head_statistics(const bp_head *one, const bp_head_results *results, float *lse,
                         float *delta, float *workspace, const float *douts, int64_t q,
                         int64_t rows);
@@ -214,7 +214,7 @@ void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
                              const bp_head_range *range, float *dkeys, const float *dvalues,
                              int64_t width);
 
-/** First of the keys, in whole tiles, of the range; and one past the last that some of the `rows`
+/** The range's first key, in whole tiles; and one past the last key that some of the `rows`
  * queries from q on see. */
 static inline int64_t bp_range_first(const bp_head_range *range)
 {
@@ -238,18 +238,18 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
 void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
                            const bp_head_range *range, float *scratch);
 int64_t bp_head_scratch_bf16(const bp_attention_shape *shape);
-/* disentangled.c: of a head with disentangled scores, in scratch of its own. What all queries share
- * comes first; then what the queries[D][QUERIES] of a tile have, scaled already. */
+/* disentangled.c: for a head with disentangled scores, in separate scratch. First the data that
+ * all queries share, then that of a tile's queries[D][QUERIES], already scaled. */
 int64_t bp_apart_scratch(const bp_attention_shape *shape);
 void bp_apart_begin(const bp_head *one, float *scratch, bool backward);
 void bp_apart_queries(const bp_head *one, float *scratch, const float *queries, bool backward);
-/** scores[keys][QUERIES] += what positions add; and what their gradients say of it. */
+/** scores[keys][QUERIES] += the terms of positions; and their gradients. */
 void bp_apart_scores(const bp_head *one, float *scratch, float *scores, int64_t q, int64_t k,
                      int64_t keys);
 void bp_apart_score_gradients(const bp_head *one, float *scratch, const float *dscores, int64_t q,
                               int64_t k, int64_t keys);
-/** After a tile's keys: dqueries[D][QUERIES] += their part, which is scaled later; after all tiles
- * dkeys[K][Dp] too, and those of positions are written. */
+/** After a tile's keys: dqueries[D][QUERIES] += their part, scaled later. After all tiles:
+ * dkeys[K][Dp] += theirs, and the gradients of positions are written. */
 void bp_apart_end_queries(const bp_head *one, float *scratch, float *dqueries,
                           const float *query_rows);
 void bp_apart_end(const bp_head *one, const bp_head_results *results, float *scratch, float *dkeys);

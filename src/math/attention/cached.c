@@ -1,6 +1,5 @@
-/* Attention to cached keys and values: scores of all keys of a position first, then their softmax,
- * then the sum of values. Positions of one sequence, or heads that share their keys, read them
- * together. */
+/* Attention to cached keys and values: the scores of a position with all keys, their softmax, then
+ * the sum of values. Positions of one sequence, and heads that share keys, read them together. */
 #include "math/attention/cached.h"
 
 #include "base/err.h"
@@ -11,8 +10,8 @@
 #include <omp.h>
 #include <string.h>
 
-#define LINES 8   /* of scores that a task holds at least: queries times heads of a group */
-#define CHUNK 128 /* positions whose keys or values stay in the first cache */
+#define LINES 8   /* minimum rows of scores in a task: queries times heads of a group */
+#define CHUNK 128 /* positions whose keys or values stay in the L1 cache */
 
 typedef struct work {
     float *out, *cache;
@@ -23,14 +22,14 @@ typedef struct work {
     float scale;
 } work;
 
-/* Some rows of one sequence, and one head of keys with those that read it. */
+/* Some rows of one sequence, and one head of keys with the heads that read it. */
 typedef struct task {
     int64_t row, rows, head;
     int64_t first, heads; /* that read it */
     float *scores;        /* [rows][heads of a group][capacity] */
 } task;
 
-/* Heads that read one head of keys, the most. */
+/* The most heads that read one head of keys. */
 static int64_t heads_of_group(const bp_cached_shape *shape)
 {
     int64_t all = shape->group > 0 ? shape->group : shape->H / shape->key_heads;
@@ -111,7 +110,7 @@ static int64_t first_seen(const work *all, int64_t row)
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* How many positions from `at` on, up to `end`, are one after another in the cache. */
+/* How many positions from `at` on, up to `end`, are contiguous in the cache. */
 static int64_t run_length(const int32_t *cells, int64_t at, int64_t end)
 {
     int64_t n = 1;
@@ -189,7 +188,7 @@ static void weigh(const work *all, const task *t, int64_t row)
     }
 }
 
-/* Adds values [at, at + n) to what the queries that see them get. */
+/* Adds values [at, at + n) to the sums of the queries that see them. */
 static void sum_run(const work *all, const task *t, const float *values, int64_t at, int64_t n)
 {
     const bp_cached_shape *shape = all->shape;

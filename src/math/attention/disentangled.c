@@ -1,6 +1,6 @@
 /* Disentangled scores of a head in float32, and their gradients: products of queries with all
- * positions' keys, tile by tile, and of keys with all positions' queries, once; of each product a
- * score takes the one of its distance. */
+ * positions' keys, tile by tile, and of keys with all positions' queries, once. A score takes from
+ * each product the element of its distance. */
 #include "math/attention/attention_priv.h"
 
 #include <math.h>

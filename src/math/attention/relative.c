@@ -39,7 +39,7 @@ void bp_relative_fill(float *bias, const float *table, const bp_relative *by,
     }
 }
 
-/* Distances of a bucket are side by side: they are summed in float64. */
+/* The distances of a bucket are contiguous: they are summed in float64. */
 void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *by,
                           const bp_attention_shape *shape)
 {

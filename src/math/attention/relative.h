@@ -1,20 +1,20 @@
-/* Relative positions: what a score gets by the distance of a key from its query, learned for each
- * bucket of distances and each head, or fixed (ALiBi). Source: Raffel et al. 2020, T5, section 2.1,
- * as its program has it. */
+/* Relative positions: a bias of a score by the distance of a key from its query, learned per
+ * bucket of distances and head, or fixed (ALiBi). Source: Raffel et al. 2020, T5, section 2.1,
+ * following its program. */
 #ifndef BP_MATH_ATTENTION_RELATIVE_H
 #define BP_MATH_ATTENTION_RELATIVE_H
 
 #include "math/attention/attention.h"
 
 typedef struct bp_relative {
-    int64_t buckets;  /* half of them, where both sides count, are for keys after the query */
-    int64_t distance; /* from which on keys share the last bucket */
-    bool two_sided;   /* else keys after the query are in bucket 0, with its own */
+    int64_t buckets;  /* if both sides count, half of them are for keys after the query */
+    int64_t distance; /* keys at this distance and beyond share the last bucket */
+    bool two_sided;   /* else keys after the query share bucket 0 with its own position */
 } bp_relative;
 
-/** The bucket of a key `offset` places after its query, before it if negative. Of N buckets of a
- * side the first N/2 are for one distance each, the others for logarithmically growing runs up to
- * `distance`. */
+/** The bucket of a key `offset` places after its query, before it if negative. With N buckets for
+ * a side, the first N/2 are for one distance each, the others for logarithmically growing runs up
+ * to `distance`. */
 int64_t bp_relative_bucket(const bp_relative *by, int64_t offset);
 
 /** shape->bias for bp_attention_forward and backward: bias[H][bp_bias_floats] of table[buckets][H],
@@ -27,12 +27,12 @@ void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *
 void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
                              int64_t capacity, int64_t end);
 
-/** For disentangled scores (attention.h), as in the program of He et al. 2023, "DeBERTaV3": how
- * distances become rows: 2 span of them, span being `buckets`, or without buckets `distance`.
+/** For disentangled scores (attention.h), as in the program of He et al. 2023, "DeBERTaV3": maps
+ * distances to 2 span rows, where span is `buckets`, or without buckets `distance`.
  */
 typedef struct bp_distances {
     int64_t buckets;  /* 0: each distance has its own row */
-    int64_t distance; /* from which on all have the last one */
+    int64_t distance; /* distances from this one on share the last row */
 } bp_distances;
 
 /** The row of a query `offset` places after its key, before it if negative. Distances up to half of
@@ -41,12 +41,12 @@ int64_t bp_distance_row(const bp_distances *by, int64_t offset);
 void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_shape *shape);
 
 /** The slope of head h of `heads` (ALiBi): with m the largest power of two of at most `heads`,
- * 2^(-8 (h + 1) / m) of the first m heads, and of the others, h' from 0, 2^(-4 (2 h' + 1) / m).
- * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program for numbers of
- * heads that are not powers of two. */
+ * 2^(-8 (h + 1) / m) for the first m heads, and for the others, h' from 0, 2^(-4 (2 h' + 1) / m).
+ * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program if the number of
+ * heads is not a power of two. */
 double bp_alibi_slope(int64_t h, int64_t heads);
-/** The same biases where a score gets its head's slope times the key's offset, 0 after the
- * query: of the heads of `shape`, and of heads [first_head, first_head + H) of all. */
+/** The same biases for ALiBi, where a score gets its head's slope times the key's offset, 0 after
+ * the query: for the heads of `shape`, heads [first_head, first_head + H) of all. */
 void bp_alibi_fill(float *bias, const bp_attention_shape *shape);
 void bp_alibi_fill_cached(float *bias, int64_t first_head, int64_t heads, int64_t H,
                           int64_t capacity, int64_t end);

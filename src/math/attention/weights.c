@@ -1,5 +1,4 @@
-/* The weights of attention as a matrix, for those who look at them: training and scoring never make
- * one. */
+/* The weights of attention as a matrix, for inspection: training and scoring never compute it. */
 #include "math/attention/attention_priv.h"
 
 #include <math.h>
@@ -44,7 +43,7 @@ static float product(const void *q, const void *key, int64_t D, bool halves)
     return sum;
 }
 
-/* What disentangled scores have besides, of head h. */
+/* The additional terms of disentangled scores, for head h. */
 static float by_distance(const bp_attention_shape *shape, const float *q, const float *k,
                          int64_t at, int64_t h)
 {

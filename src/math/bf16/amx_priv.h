@@ -1,4 +1,4 @@
-/* A block of 32 x 32 sums in AMX's tile registers 0 to 3, which leaves 4 to 7 to the operands. */
+/* A block of 32 x 32 sums in AMX's tile registers 0 to 3; registers 4 to 7 hold the operands. */
 #ifndef BP_MATH_BF16_AMX_PRIV_H
 #define BP_MATH_BF16_AMX_PRIV_H
 
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-/* Every CPU with AMX has AVX512_BF16; the emulation asks for it too. */
+/* Every CPU with AMX has AVX512_BF16; the emulation requires it too. */
 #define WIDE       __attribute__((target("avx512f,avx512bf16")))
 #define ALWAYS     WIDE static inline __attribute__((always_inline))
 
@@ -21,7 +21,7 @@
         x, x, x, x, x, x, x, x                                                                     \
     }
 
-/* Constant, because compilers know only of its first bytes that the instruction reads them. */
+/* Constant, because compilers assume that the instruction reads only its first bytes. */
 typedef struct tile_layout {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];

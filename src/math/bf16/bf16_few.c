@@ -1,5 +1,5 @@
-/* Our own bf16 products of few rows, as decoding has them: the right side is read from memory once,
- * as it is, and there is nothing else to do meanwhile. */
+/* Our own bf16 products of few rows, for decoding: bound by reading the right side from memory,
+ * once and without copies. */
 #include "math/bf16/bf16_gemm.h"
 #include <string.h>
 

@@ -1,12 +1,11 @@
 /* Our own bf16 matrix products: cache blocks and threads.
  *
- * A thread owns a rectangle of c. Of it, it takes as many columns as the right side has in half of
- * the second cache; of these, k in blocks for which a panel of the left side stays in the first.
- * With an epilogue the sums of a few panels of the left side are in workspace of the thread's own,
- * which the second cache holds, and go on from there. Source: the loops around the micro-kernel are
- * Goto and van de Geijn 2008; the left side's panel is packed in the innermost of them, since it is
- * read from the first cache at once. With AMX, products of many rows take other loops, with the
- * same bits (bf16_strips.c).
+ * A thread owns a rectangle of c. It processes as many columns at a time as fit the right side
+ * into half of the L2 cache, and k in blocks for which a panel of the left side stays in L1. With
+ * an epilogue the sums of a few panels of the left side are first in the thread's own workspace,
+ * in L2. Source: the loops around the micro-kernel are Goto and van de Geijn 2008; the innermost
+ * one packs the left side's panel, since it is read from L1 immediately. With AMX, products of
+ * many rows use other loops, with the same bits (bf16_strips.c).
  */
 #include "math/bf16/bf16_gemm.h"
 #include <omp.h>
@@ -21,8 +20,8 @@
 
 #define STEP_WORDS ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
 #define EQUAL_WORK                                                                                 \
-    64 /* shares of threads count as equal that differ by less than one part in this many */
-#define ROW_PANELS  2 /* of the left side that share blocks of k before the next */
+    64 /* threads' shares that differ by less than one part in this many count as equal */
+#define ROW_PANELS  2 /* panels of the left side that share a block of k before the next block */
 #define LINE_BYTES  64
 #define LINE_WORDS  16
 #define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS) /* and BP_BF16_FEW_FLOATS */
@@ -44,7 +43,7 @@ static int64_t cache_bytes(int name, int64_t otherwise)
     return bytes > 0 ? bytes : otherwise;
 }
 
-/* Steps of k for which the panels fit the first cache. */
+/* Steps of k for which the panels fit the L1 cache. */
 static int64_t most_steps(const bp_bf16_kernel *kernel)
 {
     int64_t steps = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 * 1024) / kernel->k_bytes / BP_BF16_STEP;
@@ -52,13 +51,13 @@ static int64_t most_steps(const bp_bf16_kernel *kernel)
     return steps > 0 ? steps : 1;
 }
 
-/* Part `part` of n things in `parts` runs as equal as can be. */
+/* Part `part` of n items in `parts` nearly equal runs. */
 static int64_t cut(int64_t n, int64_t parts, int64_t part)
 {
     return n * part / parts;
 }
 
-/* Floats from row to row of sums that an epilogue takes: off whole pages. */
+/* Row stride, in floats, of an epilogue's sums: not a multiple of a page. */
 static int64_t sum_row(int64_t panels)
 {
     return panels * BP_BF16_COLUMNS + LINE_WORDS;
@@ -66,13 +65,13 @@ static int64_t sum_row(int64_t panels)
 
 /* How a product is cut up. */
 typedef struct sizes {
-    int64_t m_panels, n_panels;     /* of the left side and of the right */
-    int64_t down, across;           /* threads */
-    int64_t steps, runs;            /* of K, and runs of them for which the right side is held */
+    int64_t m_panels, n_panels; /* of the left side and of the right */
+    int64_t down, across;       /* threads */
+    int64_t steps, runs;        /* steps of K, and runs of steps for which the right side is held */
     int64_t run_steps, block_steps; /* of a run, and of a block within it, at most */
     int64_t n_most;                 /* panels of the right side that are held */
     int64_t left_words;             /* of a packed panel of the left side; in vectors of 16 */
-    int64_t left_panels;            /* that a thread holds packed: all, or one at a time */
+    int64_t left_panels;            /* panels that a thread holds packed: all, or one at a time */
 } sizes;
 
 /* A thread's share of the sums, in panels. */
@@ -82,12 +81,12 @@ typedef struct plan {
     const sizes *sizes;
     int64_t m_first, m_last, n_first, n_last;
     uint32_t *left; /* packed panels of the left side */
-    float *sums;    /* [ROW_PANELS][rows of a panel][sum_row] that an epilogue will take */
-    float *edge;    /* sums of a block that reaches beyond c */
+    float *sums;    /* [ROW_PANELS][rows of a panel][sum_row] for an epilogue */
+    float *edge;    /* sums of a block that extends beyond c */
 } plan;
 
-/* Rows of panels by columns of panels for this many threads: the least work for the busiest one,
- * then the least to read. Less work by a small share is no gain where there is more to read. */
+/* Rows of panels by columns of panels for this many threads: minimizes the busiest thread's work,
+ * then the data read. A slightly smaller maximum does not justify more reads. */
 static void choose_grid(sizes *s, int threads)
 {
     int64_t least = INT64_MAX, best_work = INT64_MAX, best_sides = INT64_MAX;
@@ -109,7 +108,7 @@ static void choose_grid(sizes *s, int threads)
     }
 }
 
-/* Panels of the right side that most of the second cache holds. */
+/* Panels of the right side that fit most of the L2 cache. */
 static int64_t held_panels(int64_t steps)
 {
     int64_t bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1024 * 1024) * 5 / 8;
@@ -123,8 +122,8 @@ static int64_t left_words(const bp_bf16_kernel *kernel, int64_t steps)
     return steps * BP_BF16_STEP / 2 * kernel->rows + 2 * LINE_WORDS;
 }
 
-/* The left side is packed once: panel by panel where each is read by all columns at once, else all
- * of it (a store may write a vector too many, for which each panel has workspace). */
+/* The left side is packed once: panel by panel if all columns read each at once, else all of it (a
+ * store may write one vector past the end, for which each panel has space). */
 static sizes sizes_of(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads)
 {
     sizes s = {.m_panels = up(M, kernel->rows),
@@ -168,14 +167,14 @@ static void sum_block(const plan *p, int64_t m, int64_t n, bp_bf16_block *block)
         memcpy(c + r * c_row, p->edge + r * BP_BF16_COLUMNS, row_bytes);
 }
 
-/* A panel of the left side in steps [first, last) of k: what is multiplied at a time. */
+/* A panel of the left side in steps [first, last) of k: the unit of multiplication. */
 typedef struct visit {
     int64_t panel, first, last;
     uint32_t *left; /* packed, or where it will be */
     bool packed;
 } visit;
 
-/* Where the left side's elements of a visit begin, and their bounds. */
+/* Start and bounds of the left side's elements in a visit. */
 static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int64_t *k)
 {
     const bp_bf16_product *product = p->product;
@@ -189,11 +188,11 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
            (product->transposed ? begin * product->a_row + m : m * product->a_row + begin);
 }
 
-/* In functions that only ask for lines, which GCC 12 otherwise takes for functions without effect,
- * whose calls it drops. */
+/* For functions that only prefetch: GCC 12 otherwise takes them for functions without effect and
+ * drops their calls. */
 #define HAS_AN_EFFECT __asm__ volatile("")
 
-/* Asks the second cache for part `part` of `parts` of a visit's left side. */
+/* Prefetches part `part` of `parts` of a visit's left side into L2. */
 static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t parts)
 {
     int64_t rows, k, row = p->product->a_row;
@@ -218,7 +217,7 @@ static int64_t rows_from(const plan *p, int64_t m)
     return p->product->M - m < p->kernel->rows ? p->product->M - m : p->kernel->rows;
 }
 
-/* Asks for the sums to the right of a block, which the next one begins or ends with. */
+/* Prefetches the sums to the right of a block, where the next block begins or ends. */
 static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
 {
     int64_t rows = rows_from(p, m);
@@ -236,7 +235,7 @@ static const uint16_t *half_at(const bp_operand *operand, int64_t r, int64_t c)
     return (const uint16_t *)operand->data + r * operand->stride + c;
 }
 
-/* Asks for what the epilogue will read and write where this block's sums go. */
+/* Prefetches the epilogue's inputs and outputs for this block's sums. */
 static void fetch_operands(const plan *p, int64_t m, int64_t n)
 {
     const bp_epilogue *epilogue = p->product->epilogue;
@@ -250,7 +249,7 @@ static void fetch_operands(const plan *p, int64_t m, int64_t n)
             __builtin_prefetch(half_at(epilogue->written[i], r, n), 1);
 }
 
-/* Where the thread has the sums of a visit's panel. */
+/* The location of the thread's sums for a visit's panel. */
 static float *panel_workspace(const plan *p, const visit *v)
 {
     int64_t place = (v->panel - p->m_first) % ROW_PANELS;
@@ -292,7 +291,7 @@ static void pack_left(const plan *p, const visit *v)
                                    k - here);
 }
 
-/* One visit, over panels [n0, n1) of the right side; `next` (NULL: none) comes after it. */
+/* One visit, over panels [n0, n1) of the right side; `next` follows it (may be NULL). */
 static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t n0, int64_t n1)
 {
     const bp_bf16_product *product = p->product;
@@ -331,9 +330,8 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
         finish_panel(p, v, n0 * BP_BF16_COLUMNS, n1 * BP_BF16_COLUMNS);
 }
 
-/* Panels [n0, n1) of the right side in a run of k, which the second cache holds, by all of the
- * thread's rows: a few panels of the left side, whose sums the second cache holds too, in every
- * block of k before the next few. */
+/* Panels [n0, n1) of the right side in a run of k, held in L2, by all of the thread's rows: a few
+ * panels of the left side, with sums in L2 too, go through every block of k before the next few. */
 static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t run)
 {
     const sizes *s = p->sizes;
@@ -401,8 +399,8 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
     return larger(thread_bytes(&s), strips) * (size_t)(s.down * s.across);
 }
 
-/* Each of the threads that share columns may hold all rows; these are at most as many as there are
- * columns too many to be taken at once. */
+/* Each of the threads that share columns may hold all rows; there are at most as many of them as
+ * the columns exceed those taken at once. */
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads)
 {
@@ -473,8 +471,8 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
         product = &through;
     }
 
-    /* By the whole team, be some of it idle: GNU's runtime ends the threads that a smaller one has
-     * not, and makes them anew for the next. */
+    /* By the whole team, even if some threads are idle: GNU's runtime ends the threads beyond a
+     * smaller team, and recreates them for the next. */
 #pragma omp parallel for schedule(static) if (s.down * s.across > 1)
     for (int64_t i = 0; i < s.down * s.across; i++) {
         float *edge = (float *)((char *)scratch + (size_t)i * bytes);

@@ -1,6 +1,6 @@
 /* bf16 products by AMX: a block of 32 x 32 sums is in four tile registers, two more hold each
- * side. The left side's panel stays in the first cache; the right side comes from the second by
- * stream loads, which leave the left side's lines where they are. */
+ * side. The left side's panel stays in L1; the right side comes from L2 by stream loads, which do
+ * not evict the left side's lines. */
 #include "math/bf16/amx_priv.h"
 #include "math/bf16/bf16_gemm.h"
 #include "math/bf16/bf16_gradient_priv.h"
@@ -55,7 +55,7 @@ static int64_t multiply_adds(float *out, const float *operands, int64_t times)
     return times * 4 * 2 * TILE * TILE * 2 * TILE;
 }
 
-/* Row r of finished sums, to where it belongs. */
+/* Writes row r of finished sums to its destination. */
 ALWAYS void write_row(const float *sums, const bp_strip_rows *to, int64_t r, bool past)
 {
     const float *from = sums + r * BP_BF16_COLUMNS;
@@ -88,7 +88,7 @@ ALWAYS void write_rows(const float *sums, const bp_strip_rows *to, int64_t r, bo
     write_row(sums, to, r + 1, past);
 }
 
-/* How a strip's block asks for what comes next, and what it writes: constants. */
+/* A strip block's prefetches and destination: constants. */
 typedef struct strip_form {
     int b_lines;
     bool runs, next_a, rows;
@@ -112,7 +112,7 @@ ALWAYS void strip_fetch(const bp_strip_block *t, strip_form form, int64_t step)
             _mm_prefetch((const char *)(t->next_sums + (step * 4 + i) * TILE), _MM_HINT_T0);
 }
 
-/* Quarter i of the sums before goes, that of this block begins. */
+/* Stores quarter i of the previous sums, and starts that of this block. */
 #define STRIP_BEGIN(i, left, right)                                                                \
     do {                                                                                           \
         if (t->before)                                                                             \
@@ -219,10 +219,10 @@ WIDE static void strip_end(float *before, const bp_strip_rows *rows, bool past)
     store_sums(before, BP_BF16_COLUMNS);
     for (int64_t r = 0; has_rows(rows) && r < 2 * TILE; r += 2)
         write_rows(before, rows, r, past);
-    _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
+    _mm_sfence(); /* makes non-temporal stores visible to later readers */
 }
 
-#define AHEAD_WORDS 1024 /* that is asked for before it is read: two steps */
+#define AHEAD_WORDS 1024 /* prefetch distance: two steps */
 
 static inline void few_step(const uint16_t *a, int64_t a_row, const uint32_t *b)
 {

@@ -5,7 +5,7 @@
 
 #define ROWS 14
 #define SUMS 24
-#define SIDE 3 /* operands of a side that the peak's loop has in registers */
+#define SIDE 3 /* operands of a side in registers in the peak's loop */
 
 static void nothing(void)
 {
@@ -22,7 +22,7 @@ static void pack(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows
             words[m] = m < rows ? _mm512_maskz_loadu_epi16(some, a + m * a_row + at)
                                 : _mm512_setzero_si512();
         transpose(words);
-        /* A store writes two words too many, which the next one overwrites. */
+        /* A store writes two words past the end, which the next one overwrites. */
 #pragma GCC unroll 16
         for (int pair = 0; pair < LANES; pair++)
             _mm512_storeu_si512(panel + pair * ROWS, words[pair]);
@@ -80,7 +80,8 @@ static int64_t multiply_adds(float *out, const float *operands, int64_t times)
     }
 #pragma GCC unroll 24
     for (int i = 0; i < SUMS; i++)
-        sums[i] = _mm512_set1_ps((float)i); /* all different, lest one be computed for all */
+        sums[i] =
+            _mm512_set1_ps((float)i); /* all different, so that the compiler does not merge them */
     for (int64_t t = 0; t < times; t++)
 #pragma GCC unroll 24
         for (int i = 0; i < SUMS; i++)

@@ -1,10 +1,10 @@
 /* Weight gradients with AMX: the loops around bf16_gradient_amx.c.
  *
- * A thread owns rows of c, so that nothing of a is transposed by two. It takes a block of panels of
- * them, whose transposed left side the second cache holds, by all panels of the right side, one
- * after the other, which the first cache holds in part. A k of up to ONE_RUN steps is one run;
- * longer ones are cut into runs, whose sums the second cache holds too. Sums begin with c or 0 and
- * run over k in order: they have the bits of the other loops (bf16_gemm.c). */
+ * A thread owns rows of c, so that no part of a is transposed twice. It multiplies a block of
+ * panels of them, with the transposed left side in L2, by all panels of the right side in turn,
+ * held partly in L1. A k of up to ONE_RUN steps is one run; longer ones are divided into runs,
+ * with sums in L2 too. Sums begin with c or 0 and run over k in order: they have the bits of the
+ * other loops (bf16_gemm.c). */
 #include "math/bf16/bf16_gemm.h"
 #include "math/bf16/bf16_gradient_priv.h"
 #include <omp.h>
@@ -15,7 +15,7 @@
 #define LEAST_STEPS  16
 #define LEAST_PANELS 4 /* of either side, a thread */
 #define ONE_RUN      40
-#define LONG_RUN     16  /* steps of a run, where there are more */
+#define LONG_RUN     16  /* steps of a run, if there are more */
 #define HELD_STEPS   384 /* of panels of the left side, 2 KiB each, in one run */
 #define RUN_PANELS   11  /* of the left side, in runs */
 #define RUN_COLUMNS  24  /* panels of the right side */
@@ -38,7 +38,7 @@ typedef struct work {
     int64_t m_first, m_last;
     uint32_t *left;
     float *sums, *finished, *edge;
-    float *before, *c; /* where the sums in registers go, and from there; NULL: nowhere */
+    float *before, *c; /* destination of the sums in registers, and their next one; may be NULL */
     bool past;
 } work;
 
@@ -47,7 +47,7 @@ typedef struct visit {
     int64_t at, m0, m1, n0, n1, first, last; /* panels; steps of k */
 } visit;
 
-/* A panel of the right side within a visit, and what comes after them: at the end some again. */
+/* A panel of the right side within a visit, and the next ones; the end repeats some. */
 typedef struct column {
     visit v;
     int64_t n;
@@ -145,7 +145,7 @@ static column column_of(const work *w, const visit *v, const visit *next, int64_
                     .next_c = place_of(w, last ? next->m0 : v->m0, after)};
 }
 
-/* The visit's rows of the operands: less than its steps have in the last one. */
+/* The visit's rows of the operands: the last visit may not fill its steps. */
 static int64_t depth_of(const work *w, const visit *v)
 {
     return bp_smaller(v->last * BP_BF16_STEP, w->product->K) - v->first * BP_BF16_STEP;
@@ -179,7 +179,7 @@ static bool is_edge(const work *w, int64_t m, int64_t n)
     return rows_of(w, m) < BP_BF16_ROWS || columns_of(w, n) < BP_BF16_COLUMNS;
 }
 
-/* What is in registers goes where it belongs. */
+/* Stores the registers to their destination. */
 static void flush(work *w)
 {
     bp_gradient_block last = {
@@ -190,7 +190,7 @@ static void flush(work *w)
     w->before = w->c = NULL;
 }
 
-/* What a block begins with, and what the next one will. */
+/* The initial sums of a block, and of the next one. */
 static void start_of(const work *w, const column *one, int64_t m, float *sums,
                      bp_gradient_block *block)
 {

@@ -1,12 +1,12 @@
-/* Blocks of weight gradients by AMX: tiles 0 to 3 hold the sums, the left side comes from the
- * second cache by stream loads, and so does what the first has no place for of the right side. */
+/* Blocks of weight gradients by AMX: tiles 0 to 3 hold the sums, the left side comes from L2 by
+ * stream loads, as does the part of the right side that does not fit L1. */
 #include "math/bf16/amx_priv.h"
 #include "math/bf16/bf16_gradient_priv.h"
 
-#define PLAIN 20 /* steps of the right side that the first cache keeps */
+#define PLAIN 20 /* steps of the right side that stay in L1 */
 #define WAIT  2  /* steps from the tiles' stores on to the first rows */
 
-/* Row r of finished sums, from quarters to where it belongs. */
+/* Writes row r of finished sums from quarters to its destination. */
 ALWAYS void gradient_row(const bp_gradient_block *t, int64_t r, bool past)
 {
     const float *from = t->before + r / TILE * 2 * TILE * TILE + r % TILE * TILE;
@@ -22,9 +22,9 @@ ALWAYS void gradient_row(const bp_gradient_block *t, int64_t r, bool past)
     }
 }
 
-/* What a block asks for and writes: constants. */
+/* A block's prefetches and writes: constants. */
 typedef struct gradient_form {
-    int start_rows, rows; /* of the next start, and to be written, a step */
+    int start_rows, rows; /* rows of the next start, and to be written, per step */
     bool sums, past;
 } gradient_form;
 
@@ -46,7 +46,7 @@ ALWAYS void gradient_fetch(const bp_gradient_block *t, gradient_form f, int64_t 
             _mm_prefetch((const char *)(t->next_sums + (step * 4 + i) * TILE), _MM_HINT_T0);
 }
 
-/* Quarter i of the sums before goes, that of this block begins. */
+/* Stores quarter i of the previous sums, and starts that of this block. */
 #define BEGIN_QUARTER(i, left, right)                                                              \
     do {                                                                                           \
         if (t->before)                                                                             \
@@ -144,7 +144,7 @@ WIDE static void gradient_end(const bp_gradient_block *t)
     _tile_stored(3, t->before + 3 * TILE * TILE, 4 * TILE);
     for (int64_t r = 0; t->c && r < 2 * TILE; r++)
         gradient_row(t, r, t->past);
-    _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
+    _mm_sfence(); /* makes non-temporal stores visible to later readers */
 }
 
 const bp_gradient_kernel bp_gradient_kernel_amx = {gradient_block, gradient_end};

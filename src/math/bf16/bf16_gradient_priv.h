@@ -7,24 +7,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BP_GRADIENT_LINES 3 /* of the next right side, asked for in a step */
+#define BP_GRADIENT_LINES 3 /* rows of the next right side, prefetched per step */
 
-/** A block of sums [32][32]: start + a b, over `steps` steps of k. It is left in registers, and
- * written to `before` of the next one, in quarters of 16 x 16. */
+/** A block of sums [32][32]: start + a b, over `steps` steps of k. It stays in registers, and the
+ * next call writes it to its `before`, in quarters of 16 x 16. */
 typedef struct bp_gradient_block {
     const uint32_t *a, *b;
     int64_t steps;
     const float *start;                  /* quarters; NULL: 0 */
     int64_t start_row;                   /* not 0: start is rows of c, this many floats apart */
-    const float *next_start, *next_sums; /* to be asked for; NULL: none */
-    float *before;                       /* where the sums in registers go; NULL: nowhere */
-    float *c; /* where those in `before` then go, as rows; NULL: nowhere */
+    const float *next_start, *next_sums; /* to prefetch; may be NULL */
+    float *before;                       /* destination of the sums in registers; may be NULL */
+    float *c; /* destination of those in `before`, as rows; may be NULL */
     int64_t c_row;
     bool past;              /* past the caches */
     const uint32_t *next_b; /* lines to be asked for */
 } bp_gradient_block;
 
-/** What AMX does: a block, and what follows the last one. */
+/** The AMX part: a block, and the end after the last one. */
 typedef struct bp_gradient_kernel {
     void (*block)(const bp_gradient_block *block);
     void (*end)(const bp_gradient_block *block);
@@ -36,7 +36,7 @@ struct bp_bf16_kernel;
 typedef struct bp_bf16_gradient {
     float *c;
     const uint16_t *a;      /* [K][M], */
-    const uint16_t *a_more; /* from row k_more on, of whole steps, here; NULL: not */
+    const uint16_t *a_more; /* continuation from row k_more on, in whole steps; may be NULL */
     int64_t k_more;
     const uint32_t *b; /* panels */
     int64_t c_row, a_row, M, N, K;
@@ -45,10 +45,10 @@ typedef struct bp_bf16_gradient {
 /** By all threads; only where bp_bf16_takes_gradient. */
 void bp_bf16_multiply_gradient(const struct bp_bf16_kernel *kernel,
                                const bp_bf16_gradient *gradient, void *scratch);
-/** Many rows and columns, and rows of c that are whole lines. */
+/** True for many rows and columns, if rows of c are whole lines. */
 bool bp_bf16_takes_gradient(const struct bp_bf16_kernel *kernel, const bp_bf16_gradient *gradient,
                             int threads);
-/** Bytes of `scratch`, 64-byte aligned; 0 where no gradient of at most K rows is made so. */
+/** Bytes of `scratch`, 64-byte aligned; 0 if no gradient of at most K rows uses these loops. */
 size_t bp_bf16_gradient_bytes(const struct bp_bf16_kernel *kernel, int64_t K, int threads);
 
 #endif

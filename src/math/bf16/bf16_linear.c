@@ -18,7 +18,7 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
         size_t bytes = bp_bf16_panels_bytes(forward ? ins : outs, (N + wide - 1) / wide * wide);
         copies->panels[direction] = bp_alloc("math.weight.copy", (int64_t)bytes, 1);
     }
-    for (int i = 0; i < 2; i++) /* the other one too, if it is in use: the values are read once */
+    for (int i = 0; i < 2; i++) /* the other direction too, if used: the values are read once */
         if (!copies->fresh[i])
             stale[i] = copies->panels[i];
     BP_TRACE(BP_TRACE_COPIES, 0, 4.0 * (double)(outs * ins));

@@ -1,5 +1,5 @@
-/* Packing of bf16 operands, with AVX-512: all of it is bound by memory. The copies of a large
- * weight are written past the caches, which would else read them first (measured: half the time).
+/* Packing of bf16 operands, with AVX-512: all of it is memory-bound. Copies of a large weight
+ * bypass the caches, which would otherwise read the lines first (measured: half the time).
  */
 #include "math/bf16/bf16_gemm.h"
 #include "math/bf16/bf16_words_priv.h"
@@ -86,7 +86,7 @@ void bp_bf16_pack_rows(uint32_t *panels, const uint16_t *x, int64_t x_row, int64
                 pack_step(panels + (panel * steps + step) * STEP_WORDS,
                           x + step * BP_BF16_STEP * x_row + panel * BP_BF16_COLUMNS, x_row,
                           K - step * BP_BF16_STEP, N - panel * BP_BF16_COLUMNS, past);
-        _mm_sfence(); /* what went past the caches is seen by whoever reads after this loop */
+        _mm_sfence(); /* makes non-temporal stores visible to readers after this loop */
     }
 }
 
@@ -157,6 +157,6 @@ void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, 
             if (backward)
                 store_pairs(square_at(backward, i, o, out_steps, columns), columns, halves, past);
         }
-        _mm_sfence(); /* what went past the caches is seen by whoever reads after this loop */
+        _mm_sfence(); /* makes non-temporal stores visible to readers after this loop */
     }
 }

@@ -1,9 +1,9 @@
-/* What attention does between its bf16 products, in vectors of AVX-512: packing, the softmax and
- * its gradient by panels of BP_PANEL queries, and the way back to float32 rows.
+/* Attention's passes between its bf16 products, in AVX-512: packing, the softmax and its gradient
+ * by panels of BP_PANEL queries, and conversion to float32 rows.
  *
- * A panel of scores is [key][query]: queries are the lanes, so nothing is summed across.
- * Scores come in powers of 2 (log2 e is in the queries' scale). D is the head width, Dp that in
- * whole BP_BF16_BLOCKs; what is beyond D, and beyond the rows there are, is written as 0.
+ * A panel of scores is [key][query]: queries are the lanes, so nothing is summed across. Scores
+ * come in powers of 2 (log2 e is in the queries' scale). D is the head width, Dp that in whole
+ * BP_BF16_BLOCKs; elements beyond D, and beyond the last row, are written as 0.
  */
 #ifndef BP_MATH_BF16_BF16_PASSES_H
 #define BP_MATH_BF16_BF16_PASSES_H
@@ -26,8 +26,9 @@ typedef uint16_t bp_panel_bits[2];
 
 /** A panel of the forward pass: scores become weights in pairs of keys. Query q of the panel sees
  * key k iff k < keys and k <= q + visible; rows of weights up to the next block of 32 are 0.
- * Scores, and bits of dropout, of rows up to there are read, whatever they hold: here and in the
- * gradient. Weights may overwrite scores from their first on; pairs of the gradient, dweights. */
+ * Scores and dropout bits of rows up to there are read, with any content: here and in the
+ * gradient. Weights may overwrite scores from the first one on, and pairs of the gradient may
+ * overwrite dweights. */
 typedef struct bp_panel_softmax {
     const float *scores;       /* [keys][BP_PANEL] */
     uint32_t *weights;         /* pairs [keys / 2][BP_PANEL]: 2^(score - top), or 0 if dropped */
@@ -44,8 +45,9 @@ typedef struct bp_panel_gradient {
     uint16_t *weights, *dscores;    /* [keys] rows, `row` apart; dropped weights are 0 */
     uint32_t *pairs;                /* of dscores: [keys / 2][BP_PANEL], queries in panel order */
     const bp_panel_bits *kept;      /* NULL: all */
-    float kept_factor;              /* of the gradients of weights that are kept */
-    float cap; /* scores are capped by it: their gradient is of what they were before; 0: not */
+    float kept_factor;              /* factor of the gradients of weights that are kept */
+    float cap; /* scores are capped by it, and their gradient is that of the uncapped ones; 0: no
+                  cap */
     int64_t keys, visible, row;
 } bp_panel_gradient;
 
@@ -59,8 +61,8 @@ typedef struct bp_bf16_passes {
     /* y[Dp][all] = x transposed; `all` is in whole blocks of 32 */
     void (*transposed_rows)(uint16_t *y, const bp_bf16_rows *x, int64_t all);
 
-    /* `top` of a query grows only where a score exceeds it by more than 2^8, so that factors, of
-     * what was summed before, are rare: true where one is not 1. */
+    /* `top` of a query grows only if a score exceeds it by a factor of more than 2^8, so that
+     * factors for previous sums are rarely needed: true if one is not 1. */
     bool (*softmax)(const bp_panel_softmax *panel);
     void (*gradient)(const bp_panel_gradient *panel);
     /* y[rows][BP_PANEL] *= factors */

@@ -49,8 +49,8 @@ ALWAYS __mmask16 lanes_below(int64_t n)
     return n <= 0 ? 0 : n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1u);
 }
 
-/* 16 values of row r from column c on, zeros where there are none; `halves` is x's and a constant
- * where this is inlined. */
+/* 16 values of row r from column c on, zeros past the end; `halves` is x's and a constant where
+ * this is inlined. */
 ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c, bool halves)
 {
     __mmask16 some = r < x->rows ? lanes_below(x->D - c) : 0;
@@ -62,8 +62,8 @@ ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c, bool halv
     return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16);
 }
 
-/* Rows of different heads are between those of one, so each is on a page of its own, where no
- * hardware looks ahead: ask for the row AHEAD of the r-th, be it there or not. */
+/* A head's rows are interleaved with other heads', so each is on its own page, where hardware does
+ * not prefetch: prefetch the row AHEAD of the r-th, which need not exist. */
 ALWAYS void fetch_ahead(const bp_bf16_rows *x, int64_t r)
 {
     int64_t bytes = x->halves ? sizeof(uint16_t) : sizeof(float);
@@ -192,7 +192,7 @@ ALWAYS int64_t keys_all_see(int64_t keys, int64_t visible)
     return all < 0 ? 0 : all / 2 * 2;
 }
 
-/* Maxima of the scores: four sums of each half, for a maximum takes four cycles. */
+/* Maxima of the scores: four accumulators for each half, since a maximum takes four cycles. */
 ALWAYS void maxima(const bp_panel_softmax *p, __m512 most[2])
 {
     int64_t k = 0, all = keys_all_see(p->keys, p->visible) / 4 * 4;
@@ -319,7 +319,7 @@ ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 
         if (capped)
             dscore[half] =
                 _mm512_mul_ps(dscore[half], slope_of(_mm512_loadu_ps(p->scores + at), p->cap));
-        if (masked) /* where nothing is seen, what is there may be anything */
+        if (masked) /* unseen elements may have any content */
             dscore[half] =
                 _mm512_maskz_mov_ps(lanes_that_see(k, p->keys, p->visible, half), dscore[half]);
         if (dropped)
@@ -378,9 +378,9 @@ static int64_t query_of(int64_t column)
     return column % LANES / 4 * 8 + column / LANES * 4 + column % 4;
 }
 
-/* Some of the 16 floats at y; `past` the caches where they are a line. Rows of one head are far
- * apart, so that fetching their lines takes longer than all else here: gradients, three rows for
- * each of the output's, pass by, and the output's lines are asked for at once. */
+/* Stores some of the 16 floats at y; `past`: bypasses the caches if they are a line. Rows of one
+ * head are far apart, so fetching their lines dominates. So gradients, three rows for each row of
+ * output, bypass the caches, and the output's lines are prefetched immediately. */
 ALWAYS void store_part(float *y, __mmask16 some, __m512 x, bool past)
 {
     if (past && some == 0xffff && (uintptr_t)y % LINE_BYTES == 0)
@@ -389,7 +389,7 @@ ALWAYS void store_part(float *y, __mmask16 some, __m512 x, bool past)
         _mm512_mask_storeu_ps(y, some, x);
 }
 
-/* The first n of 32 values at y, rounded; past the caches likewise. */
+/* Stores the first n of 32 values at y, rounded; may bypass the caches too. */
 ALWAYS void store_halves(uint16_t *y, int64_t n, __m512 low, __m512 high, bool past)
 {
     if (past && n >= 2 * LANES && (uintptr_t)y % LINE_BYTES == 0)

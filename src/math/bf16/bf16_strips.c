@@ -1,12 +1,12 @@
-/* Our own bf16 products, left side streaming: a block of panels of the left side is in the second
- * cache, a panel of the right side in the first, and each panel of the right side meets all of the
- * block. Up to 768 of k in one run; longer ones in runs, whose sums the second cache holds. */
+/* Our own bf16 products, left side streaming: a block of panels of the left side is in L2, a panel
+ * of the right side in L1, and each panel of the right side is multiplied with the whole block. A
+ * k of up to 768 is one run; longer ones have several, with sums in L2. */
 #include "math/bf16/bf16_gemm.h"
 #include <string.h>
 
 #define STEP_WORDS    ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
 #define LINE          64 /* bytes */
-#define ONE_RUN       24 /* steps of k: a panel of the right side is then all of the first cache */
+#define ONE_RUN       24 /* steps of k: a panel of the right side then fills L1 */
 #define SHORT_RUN     16 /* where there are many */
 #define LEAST_STEPS   16
 #define LEAST_PANELS  8   /* of the left side, of a thread */
@@ -15,7 +15,7 @@
 #define RUN_PANELS    11  /* of the left side, in runs */
 #define RUN_COLUMNS   24  /* panels of the right side */
 #define A_COLUMNS     16  /* during this many of the last ones the next left side is prefetched */
-#define PAST_FLOATS   (1 << 18) /* this many sums and more are written past the caches */
+#define PAST_FLOATS   (1 << 18) /* this many sums or more bypass the caches */
 
 static int64_t up(int64_t n, int64_t unit)
 {
@@ -35,14 +35,14 @@ typedef struct strips {
     bool direct, past;
     uint32_t *left;
     float *sums, *finished, *bias;
-    float *before;      /* where the block in registers goes; NULL: none there */
+    float *before;      /* destination of the block in registers; NULL if there is no block */
     bp_strip_rows rows; /* and from there */
 } strips;
 
 /* One block of rows by some panels of the right side, in one run. */
 typedef struct visit {
     int64_t m0, m1, n0, n1, run;
-    int64_t next_m0, next_m1, next_run; /* what comes next; next_m0 < 0: nothing */
+    int64_t next_m0, next_m1, next_run; /* the next one; next_m0 < 0: no next */
 } visit;
 
 bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K)
@@ -80,7 +80,7 @@ static int64_t run_at(const strips *s, int64_t run)
     return cut(s->steps, s->runs, run);
 }
 
-/* Tile loads read rows from where they are, if these are an odd number of whole lines. */
+/* Tile loads read rows in place if their stride is an odd number of whole lines. */
 static bool rows_are_good(const bp_bf16_product *product)
 {
     int64_t bytes = product->a_row * 2;
@@ -93,7 +93,7 @@ static int64_t rows_of(const strips *s, int64_t panel)
     return bp_smaller(BP_BF16_ROWS, s->product->M - panel * BP_BF16_ROWS);
 }
 
-/* The rows of a panel are read where they are, in a run that ends within them. */
+/* Whether rows of a panel are read in place, in a run that ends within them. */
 static bool is_direct(const strips *s, int64_t panel, int64_t run)
 {
     return s->direct && rows_of(s, panel) == BP_BF16_ROWS &&
@@ -188,7 +188,7 @@ static void start_of(const strips *s, const visit *v, int64_t n, float *sums, bp
     }
 }
 
-/* What is in registers goes where it belongs. */
+/* Stores the registers to their destination. */
 static void flush(strips *s)
 {
     if (s->before)

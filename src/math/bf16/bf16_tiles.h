@@ -16,14 +16,14 @@ typedef struct bp_bf16_tile {
     int64_t c_row, a_row, b_row; /* in elements, in words */
     int64_t M, N, K;
     bool accumulate;
-    bool a_streams; /* a comes from the second cache and leaves the first as it is */
+    bool a_streams; /* a comes from L2 and does not evict L1 */
 } bp_bf16_tile;
 
 typedef struct bp_bf16_tiles {
-    void (*begin)(void); /* in the thread that multiplies, before and after */
+    void (*begin)(void); /* called in the thread that multiplies, before and after */
     void (*end)(void);
-    /* In order, so that a product may write over operands of one before it; but none reads what
-     * another one writes. */
+    /* In order, so that a product may overwrite operands of an earlier one; but no product reads
+     * another one's result. */
     void (*products)(const bp_bf16_tile *tiles, int count);
     const struct bp_bf16_passes *passes; /* bf16_passes.h */
 } bp_bf16_tiles;

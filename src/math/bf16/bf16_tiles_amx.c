@@ -1,6 +1,6 @@
 /* bf16 products by AMX: a block of 32 x 32 sums is in four tile registers, two more hold each
- * side; sums of a block are stored while the next one begins. The right to use the registers is
- * asked for by oneDNN, without whose word this file is not used. */
+ * side; sums of a block are stored while the next one begins. oneDNN requests the permission to
+ * use the registers; without it this file is not used. */
 #include "math/bf16/amx_priv.h"
 #include "math/bf16/bf16_passes.h"
 #include "math/bf16/bf16_tiles.h"
@@ -16,7 +16,7 @@ static inline float *quarter(float *c, int64_t row, int i)
     return c + i / 2 * TILE * row + i % 2 * TILE;
 }
 
-/* Quarter i of the sums before goes, that of the block at c begins. */
+/* Stores quarter i of the previous sums, and starts that of the block at c. */
 #define BEGIN(i, left, right)                                                                      \
     do {                                                                                           \
         if (r->c)                                                                                  \
@@ -64,7 +64,7 @@ static void block(run *r, const bp_bf16_tile *t, int64_t m, int64_t n)
     r->c_row = t->c_row;
 }
 
-/* Two steps of k: the right side's four tiles stay in registers while the left side's go by, 16
+/* Two steps of k: the right side's four tiles stay in registers while the left side's stream, 16
  * rows at a time. */
 static void short_columns(const bp_bf16_tile *t, int64_t n)
 {

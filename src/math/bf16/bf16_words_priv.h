@@ -1,5 +1,5 @@
-/* Vectors of bf16 pairs (AVX-512 with AVX512_BF16): what packing and attention's passes are made
- * of. */
+/* Vectors of bf16 pairs (AVX-512 with AVX512_BF16): the building blocks of packing and attention's
+ * passes. */
 #ifndef BP_MATH_BF16_BF16_WORDS_PRIV_H
 #define BP_MATH_BF16_BF16_WORDS_PRIV_H
 

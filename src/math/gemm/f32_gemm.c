@@ -5,13 +5,13 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#define BLOCK_COLUMNS 768       /* of the right side in the second cache: 0.75 MiB of it */
+#define BLOCK_COLUMNS 768       /* columns of the right side in L2: 0.75 MiB */
 #define STRIP_ROWS    48        /* of the left side: whole cache lines of what is transposed */
 #define LINE          16        /* floats */
 #define PLAIN_COLUMNS 512       /* of a product whose left side is not packed, */
 #define PLAIN_ROW     512       /* and floats from row to row of it: at most; */
 #define PLAIN_BLOCK   256       /* its BLOCK_COLUMNS */
-#define SMALL         (1 << 17) /* multiply-adds for which threads are not woken */
+#define SMALL         (1 << 17) /* up to this many multiply-adds run on one thread */
 #define NONE          INT64_MAX
 #define SPINS         1000
 
@@ -32,13 +32,13 @@ typedef struct block {
     int64_t n, columns, k, inner;
 } block;
 
-/* A number with a cache line of its own. */
+/* A number in its own cache line. */
 typedef struct number {
     _Alignas(64) atomic_llong value;
 } number;
 
 /* The state of a thread. Threads that share columns take strips of rows one by one, block after
- * block: none waits for a slower one but at the end. */
+ * block: no thread waits for a slower one until the end. */
 typedef struct visit {
     const bp_f32_kernel *kernel;
     const bp_f32_product *p;
@@ -50,7 +50,7 @@ typedef struct visit {
     float *strip, *panels; /* its own */
     bool packs;            /* rows of the left side */
     int64_t width, depth;  /* columns of a block, and rows of its panels */
-    int64_t left;          /* tiles of this block, about, that it will still multiply */
+    int64_t left;          /* about the number of tiles of this block left to multiply */
 } visit;
 
 static int64_t least(int64_t a, int64_t b)
@@ -73,8 +73,8 @@ static int64_t depth_of(const bp_f32_product *p)
     return least(filled_up(p->K, BP_F32_STEP), BP_F32_INNER);
 }
 
-/* A copy of the left side costs about as much as 8 columns. Without it, rows must end where a step
- * does, and not be so far apart that they fall into the same cache sets. */
+/* A copy of the left side costs about as much as 8 columns. Without it, rows must end at a step,
+ * and their stride must not map them to the same cache sets. */
 static bool packs_left(const bp_f32_product *p)
 {
     return p->a.transposed || p->K % BP_F32_STEP != 0 || p->N > PLAIN_COLUMNS ||
@@ -115,8 +115,8 @@ static void pack_panels(const visit *v)
                         least(BP_F32_COLUMNS, b->columns - c));
 }
 
-/* What the i-th tile of a strip asks for: a row of the next strip, which begins at m, or, of what
- * is transposed, 16 columns, ... */
+/* Prefetches of a strip's i-th tile: a row of the next strip, which begins at m, or 16 columns if
+ * transposed, ... */
 static void ask_left(bp_f32_tile *t, const visit *v, int64_t m, int64_t i)
 {
     const bp_f32_matrix *left = &v->p->a;
@@ -132,8 +132,8 @@ static void ask_left(bp_f32_tile *t, const visit *v, int64_t m, int64_t i)
     }
 }
 
-/* ... and a run of lines of the next block of the right side, so that the block's last tiles have
- * asked for all of it. */
+/* ... and a run of lines of the next block of the right side, so that all of it is prefetched by
+ * the block's last tiles. */
 static void ask_right(bp_f32_tile *t, const visit *v)
 {
     const bp_f32_matrix *right = &v->p->b;
@@ -199,7 +199,8 @@ static block block_of(const visit *v, int64_t i)
     return (block){n, least(v->width, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
 }
 
-/* The next strip. What others see meanwhile is never later than what they must wait for. */
+/* Takes the next strip. The value that others see meanwhile is never later than the strip they
+ * must wait for. */
 static int64_t take(visit *v)
 {
     atomic_store(&v->at[v->me].value, atomic_load(&v->taken->value));
@@ -208,7 +209,7 @@ static int64_t take(visit *v)
     return i;
 }
 
-/* Until all strips up to the last-th are done. */
+/* Waits until all strips up to the last-th are done. */
 static void wait_for(const visit *v, int64_t last)
 {
     for (int i = 0; i < v->threads; i++)
@@ -224,7 +225,7 @@ static void enter_block(visit *v, int64_t i, int64_t blocks)
     pack_panels(v);
 }
 
-/* A strip's sums of one block of k are done before those of the next one begin. */
+/* A strip finishes its sums of one block of k before the next block. */
 static void multiply_columns(visit *v)
 {
     int64_t strips = parts_of(v->p->M, STRIP_ROWS), inside = -1,
@@ -244,9 +245,9 @@ static void multiply_columns(visit *v)
     atomic_store(&v->at[v->me].value, NONE);
 }
 
-/* How many parts of the columns, each for as many threads as make up all: the least work of a
- * thread. To pack a column costs about what 16 rows cost, a row what 8 columns do. More parts must
- * save 1/32: the threads of one part share what a slower one leaves. */
+/* The number of parts of the columns, with the threads divided among them: minimizes a thread's
+ * work. Packing a column costs about as much as 16 rows, packing a row about as much as 8 columns.
+ * More parts must save 1/32, since the threads of one part balance their load. */
 static int column_parts(const bp_f32_product *p, int threads)
 {
     int best = 1;

@@ -1,11 +1,11 @@
 /* Our own float32 matrix products, for CPUs with AVX-512.
  *
  * c[M][N] = start + a[M][K] b[K][N]. A block of k of the right side is packed into panels of 64
- * columns, which stay in the second cache; strips of 48 rows of the left side are packed one after
- * another (or read where they are: few columns do not pay for a copy), and go through all panels by
- * 6 rows. A sum is that of its blocks of BP_F32_INNER along
- * k, in order, each summed in order from 0 and then added to what is there: so its bits depend
- * neither on M and N, nor on where its row and column are, nor on threads.
+ * columns, which stay in L2; strips of 48 rows of the left side are packed in turn (or read in
+ * place: few columns do not pay for a copy), and are multiplied with all panels, 6 rows at a time.
+ * A sum is that of its blocks of BP_F32_INNER along k, in order, each summed in order from 0 and
+ * then added to what is there: so its bits do not depend on M, N, the position of its row and
+ * column, or threads.
  */
 #ifndef BP_MATH_GEMM_F32_GEMM_H
 #define BP_MATH_GEMM_F32_GEMM_H
@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BP_F32_INNER   256 /* of k in a block; a multiple of BP_F32_STEP */
-#define BP_F32_STEP    16  /* blocks of k are filled up to a multiple of it with zeros */
-#define BP_F32_ROWS    6   /* of a tile at most */
-#define BP_F32_COLUMNS 64  /* of a panel */
+#define BP_F32_INNER   256 /* steps of k in a block; a multiple of BP_F32_STEP */
+#define BP_F32_STEP    16  /* blocks of k are padded with zeros to a multiple of it */
+#define BP_F32_ROWS    6   /* most rows of a tile */
+#define BP_F32_COLUMNS 64  /* columns of a panel */
 /* Floats from row to row of a strip: an odd number of cache lines. */
 #define BP_F32_STRIP_ROW (BP_F32_INNER + 16)
 
@@ -29,26 +29,26 @@ typedef struct bp_f32_tile {
     int64_t a_row;            /* likewise */
     const float *a, *b;       /* [rows][a_row]; [inner][BP_F32_COLUMNS] */
     int64_t rows, columns, inner;
-    const float *next[2]; /* to be asked for: a line of each in every BP_F32_STEP, */
+    const float *next[2]; /* to prefetch: a line of each in every BP_F32_STEP, */
     int64_t next_step[2]; /* floats apart */
 } bp_f32_tile;
 
 /** What CPUs do each in their way. */
 typedef struct bp_f32_kernel {
     void (*multiply)(const bp_f32_tile *tile);
-    /* to[0..rows)[0..columns), both filled up with zeros to whole 16s: a copy of `from`, or of what
-     * is there, transposed. Rows are that many floats apart. */
+    /* to[0..rows)[0..columns), both padded with zeros to multiples of 16: a copy of `from`,
+     * transposed if asked. Rows are that many floats apart. */
     void (*pack)(float *to, int64_t to_row, const float *from, int64_t from_row, bool transposed,
                  int64_t rows, int64_t columns);
 } bp_f32_kernel;
 extern const bp_f32_kernel bp_f32_kernel_avx512;
-/** NULL where this CPU has none. */
+/** NULL if this CPU has no AVX-512. */
 const bp_f32_kernel *bp_f32_kernel_here(void);
 
 /** A matrix as a product reads it. */
 typedef struct bp_f32_matrix {
     const float *data;
-    int64_t row;     /* floats from row to row of what is in memory */
+    int64_t row;     /* row stride in memory, in floats */
     bool transposed; /* its rows in memory are the product's columns */
 } bp_f32_matrix;
 
@@ -56,12 +56,12 @@ typedef struct bp_f32_product {
     float *c;
     int64_t c_row;
     bp_f32_matrix a, b;
-    const float *start; /* what sums begin with: one row for all, or c; NULL: 0 */
+    const float *start; /* initial sums: one row for all, or c; NULL: 0 */
     int64_t M, N, K;    /* none is 0 */
 } bp_f32_product;
 /** By all threads; `workspace` has bp_f32_workspace_bytes, 64-byte aligned. */
 void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *product, void *workspace);
-/** With the threads set now. Goes by N, K, and where the left side is, not by data. */
+/** With the current threads. Depends on N, K, and the left side's location, not on data. */
 size_t bp_f32_workspace_bytes(const bp_f32_product *product);
 
 #endif

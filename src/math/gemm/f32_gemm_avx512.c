@@ -1,10 +1,10 @@
-/* What float32 products do in registers: 6 rows by 64 columns, and packing.
+/* The register kernels of float32 products: 6 rows by 64 columns, and packing.
  * Source: the register blocking of Goto and van de Geijn 2008, section 4. */
 #include "math/gemm/f32_gemm.h"
 #include "math/gemm/transpose_avx512.h"
 
 #define WIDE  (BP_F32_COLUMNS / LANES)
-#define AHEAD (8 * BP_F32_COLUMNS) /* of the panel, asked for before it is read */
+#define AHEAD (8 * BP_F32_COLUMNS) /* prefetch distance in the panel */
 
 static inline __mmask16 first_lanes(int64_t n)
 {

@@ -1,20 +1,19 @@
-/* Forward products of few rows, as decoding has them: y = x Wt + bias, in float32, by our own
- * loops.
+/* Forward products of few rows, for decoding: y = x Wt + bias, in float32, by our own loops.
  *
  * Libraries pick their kernels by the number of rows, or multiply in whole blocks of them; a token
- * of a sequence would cost a block. Here threads share the columns of y, and each reads its part of
- * the weight once for as many rows as the caches hold. */
+ * of a sequence would cost a block. Here threads share the columns of y, and each reads its part
+ * of the weight once for as many rows as the caches hold. */
 #include "math/gemm/linear_parts.h"
 
 #include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
 
-#define GROUP 12  /* columns of y whose weights stay in the first cache while the rows pass */
-#define ROWS  64  /* of x, of INNER columns, that stay in the second cache */
+#define GROUP 12  /* columns of y whose weights stay in L1 for all rows */
+#define ROWS  64  /* rows of x, of INNER columns, that stay in L2 */
 #define INNER 768 /* columns of x at a time: sums over more are added block by block */
-#define FEW   8   /* so few rows stay in the first cache, whatever their width; then a group is */
-#define LONG  48  /* of more columns, so that the weight is read as it is */
+#define FEW   8   /* so few rows stay in L1, whatever their width; then a group is */
+#define LONG  48  /* of more columns, so that the weight is read in order */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -33,9 +32,8 @@ static bp_dots dots_of(const bp_few_rows *all, int64_t row, int64_t out, int64_t
                      .accumulate = in > 0 || all->bias};
 }
 
-/* Columns [first, last) of some rows. Each sum has its blocks in one order, whichever loop is the
- * outer one: with few rows the weight is read as it is, with more of them the rows stay in the
- * cache. */
+/* Columns [first, last) of some rows. Each sum adds its blocks in one order, whichever loop is the
+ * outer one: with few rows the weight is read in order, with more the rows stay in the cache. */
 static void multiply(const bp_few_rows *all, const bp_loops *loops, int64_t row, int64_t rows,
                      int64_t first, int64_t last)
 {

@@ -1,4 +1,4 @@
-/* BLAS: which one, and which instructions it uses, it does not say. */
+/* BLAS does not report its name or the instructions that it uses. */
 #include "math/gemm/linear_parts.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Linear maps through BLAS, float32 only.
  *
- * The Fortran entry sgemm_ is what every BLAS has. It is column-major: a row-major matrix is its
- * own transpose there, so the operands are in reverse order.
+ * Every BLAS has the Fortran entry sgemm_. It is column-major: a row-major matrix is its own
+ * transpose there, so the operands are in reverse order.
  */
 #include "base/err.h"
 #include "base/fault.h"
@@ -92,7 +92,7 @@ bp_operand_form bp_gemm_form(const bp_gemm *gemm)
 
 bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which)
 {
-    return &gemm->workspaces[which]; /* stays empty: float32 rows are read where they are */
+    return &gemm->workspaces[which]; /* stays empty: float32 rows are read in place */
 }
 
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
@@ -131,7 +131,7 @@ int64_t bp_weight_ins(const bp_weight *w)
 
 void bp_weight_refresh(bp_weight *weight)
 {
-    if (!weight->is_q8) /* products read the values where they are */
+    if (!weight->is_q8) /* products read the values in place */
         return;
     bp_free(weight->q8);
     weight->q8 = bp_q8_new(weight->value, weight->outs, weight->ins);

@@ -1,5 +1,5 @@
-/* Linear maps through oneDNN's matmul primitive; where our own bf16 kernels are the faster
- * (bp_cpu_bf16_form, bp_cpu_owns_gradient), they multiply (bf16_linear.c). */
+/* Linear maps through oneDNN's matmul primitive; our own bf16 kernels (bf16_linear.c) multiply
+ * where they are faster (bp_cpu_bf16_form, bp_cpu_owns_gradient). */
 #include "base/fault.h"
 #include "base/trace.h"
 #include "math/gemm/onednn_product_priv.h"
@@ -119,7 +119,7 @@ static bool is_own(const bp_gemm *gemm)
     return gemm->kernel && gemm->form == BP_BF16_OWN;
 }
 
-/* Our kernel multiplies for the gradient of a weight [outs][ins]. */
+/* Does our kernel compute the gradient of a weight [outs][ins]? */
 static bool is_own_gradient(const bp_gemm *gemm, int64_t outs, int64_t ins)
 {
     return is_own(gemm) || (gemm->kernel && bp_cpu_owns_gradient(outs, ins));
@@ -132,7 +132,7 @@ typedef struct call {
     kind what;
     int64_t stride;              /* of the rows that are multiplied */
     const bp_operand *to;        /* NULL: the epilogue takes the rows */
-    const bp_epilogue *epilogue; /* of our own kernels; NULL: none */
+    const bp_epilogue *epilogue; /* of our own kernels; may be NULL */
 } call;
 
 /* y[rows] = source[rows] times the weight, in one product. */
@@ -170,8 +170,8 @@ static void multiply_own(const call *c, const bp_operand *x, int64_t y_columns)
     bp_operand_fill(c->to, sums.data);
 }
 
-/* Float32 products of a weight [outs][ins] are our own: with fewer columns a panel of 64 is waste.
- * Neither rows nor threads decide: they would change bits. */
+/* Are float32 products of a weight [outs][ins] our own? With few columns a panel of 64 is
+ * wasteful. The choice ignores rows and threads, which would change bits. */
 static bool is_own_float(const bp_gemm *gemm, int64_t outs, int64_t ins)
 {
     return gemm->floats && outs >= LEAST_COLUMNS && ins >= LEAST_COLUMNS;
@@ -352,7 +352,7 @@ bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], 
     return true;
 }
 
-/* What products of the library take for themselves: the most of one. */
+/* The largest internal scratch of a library product. */
 static size_t library_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
 {
     static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT,
@@ -372,7 +372,7 @@ static size_t library_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int
     return most;
 }
 
-/* What backward products take besides. */
+/* Additional scratch of backward products. */
 static size_t backward_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
 {
     dnnl_data_type_t type = bp_gemm_type(gemm);
@@ -384,7 +384,7 @@ static size_t backward_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, in
     return bytes;
 }
 
-/* Our own float32 products: the most of one. */
+/* The largest scratch of our own float32 products. */
 static size_t float_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
 {
     const bp_f32_product products[] = {{.N = outs, .K = ins, .a = {NULL, ins, false}},

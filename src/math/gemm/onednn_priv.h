@@ -1,4 +1,4 @@
-/* The part of oneDNN's C API that differs between 2.x (onednn_v2.c) and 3.x (onednn_v3.c): memory
+/* The parts of oneDNN's C API that differ between 2.x (onednn_v2.c) and 3.x (onednn_v3.c): memory
  * descriptors, and how primitives are described. Everything returns a dnnl_status_t. */
 #ifndef BP_MATH_GEMM_ONEDNN_PRIV_H
 #define BP_MATH_GEMM_ONEDNN_PRIV_H
@@ -14,7 +14,7 @@ typedef struct bp_layout bp_layout;
 
 dnnl_status_t bp_layout_new(bp_layout **out, int64_t rows, int64_t columns, dnnl_data_type_t type,
                             int64_t row_stride, int64_t column_stride);
-/** By the name of a format; dnnl_format_tag_any: the primitive is to choose. */
+/** By the name of a format; dnnl_format_tag_any: the primitive chooses. */
 dnnl_status_t bp_layout_new_tag(bp_layout **out, int64_t rows, int64_t columns,
                                 dnnl_data_type_t type, dnnl_format_tag_t tag);
 /** What a primitive chose (dnnl_query_weights_md), or needs (dnnl_query_scratchpad_md). */
@@ -36,7 +36,7 @@ dnnl_status_t bp_matmul_describe(dnnl_primitive_desc_t *out, dnnl_engine_t engin
 dnnl_status_t bp_reorder_describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                   const bp_layout *from, const bp_layout *to,
                                   const_dnnl_primitive_attr_t attributes);
-/** The result is added to what the destination holds. */
+/** The result is added to the destination. */
 dnnl_status_t bp_post_ops_add_sum(dnnl_post_ops_t operations);
 
 #endif

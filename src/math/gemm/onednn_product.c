@@ -142,8 +142,8 @@ void bp_product_choices(bp_layout **weights, size_t *scratch_bytes, dnnl_engine_
     free_layouts(&layouts);
 }
 
-/* Where none of its kernels takes a product oneDNN multiplies in plain loops: ref:any, or gemm:ref
- * on CPUs for which it has none at all. */
+/* If no kernel supports a product, oneDNN uses plain loops: ref:any, or gemm:ref on CPUs without
+ * any kernel. */
 static void warn_of_plain_loops(bp_gemm *gemm, const_dnnl_primitive_desc_t desc, const shape *s)
 {
     const char *name = NULL;

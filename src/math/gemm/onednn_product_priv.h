@@ -1,5 +1,5 @@
-/* Products of oneDNN's matmul primitive: made once for each (kind, shape, threads) and kept in the
- * bp_gemm. */
+/* Products of oneDNN's matmul primitive: created once for each (kind, shape, threads) and cached
+ * in the bp_gemm. */
 #ifndef BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
 #define BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
 
@@ -11,8 +11,8 @@
 #include "math/gemm/q8_priv.h"
 #include <stdbool.h>
 
-/* A failure here is ours, for shapes were checked; or the last bytes of memory are gone: what is
- * planned does not count descriptions. */
+/* A failure here is our bug, since shapes were checked; or out of memory, since the plan does not
+ * count descriptions. */
 #define CHECK(call) check_dnnl((call), #call, __FILE__, __LINE__)
 
 static inline void check_dnnl(dnnl_status_t status, const char *call, const char *file, int line)
@@ -25,7 +25,7 @@ static inline void check_dnnl(dnnl_status_t status, const char *call, const char
 
 #define PRODUCTS 128 /* kept; the least recently used one goes */
 
-/* The second of the weight gradients adds to what is there. */
+/* The second of the weight gradients accumulates. */
 typedef enum kind {
     FORWARD,
     FORWARD_BIAS,
@@ -58,10 +58,10 @@ struct bp_gemm {
     bp_precision precision;
     bp_bf16_form form;
     const bp_bf16_kernel
-        *kernel; /* our own, where some of the products or copies are its; or NULL */
-    const bp_f32_kernel *floats; /* our own float32 products; NULL: the library's */
+        *kernel; /* our own kernels, if they make some of the products or copies; or NULL */
+    const bp_f32_kernel *floats; /* our own float32 kernels; NULL: the library's */
     bool row_blocks;             /* the library picks kernels by the number of rows */
-    bool warned;                 /* of products in plain loops */
+    bool warned;                 /* about products in plain loops */
     bool few_rows;               /* bp_gemm_take_few_rows */
     bool forward_only;
     bool q8; /* bp_gemm_hold_q8 */
@@ -70,11 +70,11 @@ struct bp_gemm {
     product products[PRODUCTS];
     int64_t uses;
     bp_workspace scratchpad, workspaces[BP_WORKSPACES], off_pages, tail;
-    bp_workspace staged;     /* the weight that was reordered last for float32 products ... */
-    const void *staged_copy; /* ... of this copy; NULL: none */
+    bp_workspace staged;     /* the last weight reordered for float32 products ... */
+    const void *staged_copy; /* ... its copy; may be NULL */
 };
 
-/** Floats from row to row of a matrix of `columns` that is best read row by row. */
+/** The row stride, in floats, of a matrix of `columns` for fast reading row by row. */
 int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns);
 
 /** The type of the operands as oneDNN sees them. */
@@ -89,26 +89,25 @@ void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnn
  * as it is stored. */
 bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type);
 /** The layout that products of this shape choose for their weights, and the bytes of their
- * scratchpad (NULL: not asked). */
+ * scratchpad (NULL: not wanted). */
 void bp_product_choices(bp_layout **weights, size_t *scratch_bytes, dnnl_engine_t engine,
                         const shape *s, dnnl_data_type_t type);
 
 /** The memory object of a primitive's scratchpad, and its bytes. */
 size_t bp_scratchpad_of(dnnl_memory_t *out, const_dnnl_primitive_desc_t desc, dnnl_engine_t engine);
 
-/** The product of a shape, made if it is new, in the place of the one not used for longest.
- * `weights` is NULL for weight gradients; it must be the same for every product of one shape. */
+/** The product of a shape, created if it is new, replacing the least recently used one. `weights`
+ * is NULL for weight gradients; it must be the same for every product of one shape. */
 product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights);
 void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void *weights,
                     const float *bias, void *destination);
 void bp_product_clear(product *one);
 
-/** The weight as products of this shape read it, and how it is laid out there: made or refreshed
- * where it has to be. */
+/** The weight as products of this shape read it, and its layout: created or refreshed if needed. */
 const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
 /** A weight of bp_gemm_hold_q8. */
 const bp_q8_weights *bp_weight_q8(const bp_weight *w);
-/** A float32 weight [outs][ins] as it is: its values, or a copy of them rounded. */
+/** A float32 weight [outs][ins] in its own layout: its values, or a rounded copy. */
 const float *bp_weight_plain(const bp_weight *w);
 /** Bytes of a float32 weight that is reordered for its backward products, while they run. */
 size_t bp_weight_staged_bytes(int64_t outs, int64_t ins);

@@ -1,37 +1,36 @@
 /* Weights, as the products of oneDNN and our own read them.
  *
- * bf16 products read a copy of the weight for each direction, in the layout
- * that the library or our own kernels ask for. Copies are made anew at the
- * first use after a refresh: by our own packing, which reads the values once
- * for both directions, where it knows the layout, else by the library's reorder
- * (half as fast or less: bench_gemm). Where forward products are all there is,
- * the forward copy is made at the refresh, and the values may go.
+ * bf16 products read a copy of the weight for each direction, in the layout that the library or
+ * our own kernels ask for. Copies are refreshed at the first use after a change: by our own
+ * packing, which reads the values once for both directions, if it knows the layout, else by the
+ * library's reorder (half as fast or less: bench_gemm). With forward products only, the forward
+ * copy is made at the refresh, and the values may be freed.
  *
- * Float32 products read the values where they are, or, in rounded bf16, one copy of them rounded;
- * but a matrix whose rows are a whole number of pages apart is reordered for the backward
- * direction, in a workspace that all weights share: before each product that does not follow one of
- * the same weight. Copies for good would take as much memory as the weights
- * (docs/measurements/memory.md).
+ * Float32 products read the values in place, or, in rounded bf16, one rounded copy. But a matrix
+ * whose row stride is a whole number of pages is reordered for the backward direction, in a
+ * workspace that all weights share, unless the previous product used the same weight. Permanent
+ * copies would take as much memory as the weights (docs/measurements/memory.md).
  */
 #include "base/fault.h"
 #include "base/trace.h"
 #include "math/gemm/onednn_product_priv.h"
 
-#define LAYOUT_ROWS 1024 /* weights are laid out as products of this many rows like them */
+#define LAYOUT_ROWS 1024 /* weights are laid out for products of this many rows */
 
-/* What oneDNN 2.6.3 chooses for bf16 weights of more than 48 columns: panels as our packing makes
- * them, of this many columns. */
+/* What oneDNN 2.6.3 chooses for bf16 weights of more than 48 columns: panels like those of our
+ * packing, with this many columns. */
 #define LIBRARY_PANELS  dnnl_BA16a64b2a
 #define LIBRARY_COLUMNS 64
 
 /* A weight as one direction's products of the library read it. */
 typedef struct copy {
     bp_layout *layout;
-    bool packed;              /* by our own packing: all below is empty */
-    dnnl_primitive_t reorder; /* float32 as it is -> this layout; NULL where it is read as it is */
+    bool packed; /* by our own packing: all below is empty */
+    dnnl_primitive_t
+        reorder; /* float32 in its own layout -> this layout; NULL if read in its own layout */
     dnnl_memory_t from, to, scratchpad;
     size_t scratch_bytes;
-    bool staged; /* made in the workspace that all share */
+    bool staged; /* in the shared workspace */
     void *data;  /* NULL: not made yet, or not needed */
     bool fresh;
 } copy;
@@ -51,7 +50,7 @@ struct bp_weight {
     bp_q8_weights *q8; /* bp_gemm_hold_q8; else NULL */
 };
 
-/* The library reads what our packing makes. */
+/* Does the library read our packing's layout? */
 static bool is_packed(const bp_gemm *gemm, const bp_layout *layout, const shape *s)
 {
     int64_t K = s->what == BACKWARD_INPUT ? s->outs : s->ins,
@@ -197,8 +196,7 @@ size_t bp_weight_staged_bytes(int64_t outs, int64_t ins)
     return padded_elements(outs, ins) * sizeof(float);
 }
 
-/* The weight as it is: its values, or a copy of them rounded, which both
- * directions share. */
+/* The weight in its own layout: its values, or a rounded copy, shared by both directions. */
 static const void *plain_values(const bp_weight *w)
 {
     copy *one = &w->copies->library[PLAIN];

@@ -19,7 +19,7 @@ bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows)
 
     BP_ASSERT(first >= 0 && rows >= 0 && first + rows <= all->rows);
     part.rows = rows;
-    if (all->data) /* one without rows may have no memory */
+    if (all->data) /* an operand without rows may have no memory */
         part.data = (char *)all->data + (size_t)(first * all->stride) * element_bytes(all->form);
     return part;
 }

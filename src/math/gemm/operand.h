@@ -1,5 +1,5 @@
-/* Operands of matrix products: made once, in the form that the products of a bp_gemm (linear.h)
- * read, by the pass that makes their values (kernels.h). */
+/* Operands of matrix products: produced once, in the form that the products of a bp_gemm
+ * (linear.h) read, by the pass that computes their values (kernels.h). */
 #ifndef BP_MATH_GEMM_OPERAND_H
 #define BP_MATH_GEMM_OPERAND_H
 
@@ -24,12 +24,12 @@ typedef struct bp_operand {
 
 /** Bytes of an operand that has memory of its own, without gaps between rows. */
 size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
-/** Float32 rows as they are: what a pass writes where no product is to read it. */
+/** Float32 rows: the output of a pass that no product reads. */
 static inline bp_operand bp_operand_floats(float *x, int64_t rows, int64_t columns)
 {
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, x};
 }
-/** Where a product writes what the next pass rounds. */
+/** The destination of a product whose result the next pass rounds. */
 static inline bp_operand bp_operand_unrounded(const bp_operand *to)
 {
     bp_operand out = *to;

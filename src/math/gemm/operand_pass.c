@@ -1,4 +1,4 @@
-/* Passes over operands that convert, or sum columns beside. */
+/* Passes over operands that convert, or also sum columns. */
 #include "math/gemm/operand_pass.h"
 
 #include "base/trace.h"
@@ -10,7 +10,7 @@ int64_t bp_bias_scratch(int64_t rows, int64_t columns)
     return bp_block_count(rows) * columns;
 }
 
-/* Rows [block * BP_BLOCK_ROWS, ...) of columns [first, last): along the rows, for memory is read
+/* Rows [block * BP_BLOCK_ROWS, ...) of columns [first, last): along the rows, since memory is read
  * faster in long runs. */
 static void run_block(bp_row_pass *pass, const void *context, const bp_operand *x, int64_t block,
                       int64_t first, int64_t last, const bp_bias_gradient *bias)
@@ -34,7 +34,7 @@ void bp_run_pass(bp_row_pass *pass, const void *context, const bp_operand *x,
 {
     const bp_loops *loops = bp_loops_best();
     int64_t blocks = bp_block_count(x->rows), columns = x->columns;
-    /* Few blocks are cut, so that all threads have work. */
+    /* A few blocks are divided, so that all threads have work. */
     int64_t part = blocks >= 2 * omp_get_max_threads() ? columns : BP_PASS_COLUMNS;
 
 #pragma omp parallel if (x->rows * columns > 8192)

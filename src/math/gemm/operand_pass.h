@@ -42,14 +42,14 @@ static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to,
         memcpy(y, x, (size_t)n * sizeof *x);
 }
 
-/* What is between the end of bf16 row r and the next row: products may read it. */
+/* The gap between bf16 row r and the next row, which products may read. */
 static inline void bp_operand_end_row(const bp_operand *to, int64_t r)
 {
     if (to->form == BP_OPERAND_BF16 && to->stride > to->columns)
         memset((uint16_t *)to->data + r * to->stride + to->columns, 0,
                (size_t)(to->stride - to->columns) * sizeof(uint16_t));
 }
-/* Floats that a product has written become what an operand of its form holds: rounded, if so. */
+/* Rounds floats that a product has written, if the operand's form requires it. */
 void bp_operand_round(const bp_operand *to);
 
 /* n values as floats: in place, or widened into `workspace`. */
@@ -75,22 +75,22 @@ static inline double bp_float_bytes(const bp_operand *one, int times)
     return 4.0 * (double)times * (double)(one->rows * one->columns);
 }
 
-/* One unit of a pass: x[n], n <= BP_PASS_COLUMNS columns of row r from c on, as floats; the sums of
- * what it makes, where they are wanted, are added to sums[n]. */
+/* One unit of a pass: x[n], n <= BP_PASS_COLUMNS columns of row r from c on, as floats; the sums
+ * of its results are added to sums[n], if wanted. */
 typedef void bp_row_pass(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
                          float *sums);
-/* All units of x. Threads share blocks of rows and panels of columns: the sums do not depend on who
- * takes which. */
+/* All units of x. Threads share blocks of rows and panels of columns: the sums do not depend on
+ * the division. */
 void bp_run_pass(bp_row_pass *pass, const void *context, const bp_operand *x,
                  const bp_bias_gradient *bias);
 
-/* A pass over the sums of a product as they are finished, while caches hold them: they are never in
- * memory. Only the pass decides what is kept of them. */
+/* A pass over the sums of a product as they are finished, while they are in cache; they never go
+ * to memory. Only the pass decides which of its results are kept. */
 typedef struct bp_epilogue {
     bp_row_pass *pass;
     const void *context;
     const bp_bias_gradient *bias;        /* NULL: not wanted; its scratch is not used */
-    const bp_operand *read, *written[2]; /* bf16, asked for ahead; NULL: none */
+    const bp_operand *read, *written[2]; /* bf16, prefetched; may be NULL */
 } bp_epilogue;
 
 #endif

@@ -1,5 +1,5 @@
-/* Products with weights held in 8 bits: the rows are made integers, then threads share the columns
- * of y. */
+/* Products with weights held in 8 bits: the rows are converted to integers, then threads share the
+ * columns of y. */
 #include "math/gemm/q8_priv.h"
 
 #include "math/gemm/operand_pass.h"

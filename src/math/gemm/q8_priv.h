@@ -1,4 +1,4 @@
-/* Weights held in 8 bits (math/kernels/q8.h), and all products with them. */
+/* Weights held in 8 bits (math/kernels/q8.h), and products with them. */
 #ifndef BP_MATH_GEMM_Q8_PRIV_H
 #define BP_MATH_GEMM_Q8_PRIV_H
 
@@ -14,7 +14,7 @@ void bp_q8_forward(const bp_operand *y, const bp_operand *x, const bp_q8_weights
 size_t bp_q8_scratch_bytes(int64_t rows, int64_t ins);
 
 typedef void bp_q8_multiply(const bp_q8_product *product);
-/** The fastest one here; all have the same bits. */
+/** The fastest implementation here; all have the same bits. */
 bp_q8_multiply *bp_q8_multiply_here(void);
 
 #endif

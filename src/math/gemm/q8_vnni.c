@@ -1,6 +1,6 @@
-/* Products with weights of 8 bits by AVX512_VNNI: bytes without a sign (the weights) times bytes
- * with one (a digit of x), four at a time. One row is bound by reading the weights; up to four rows
- * share what is read. */
+/* Products with weights of 8 bits by AVX512_VNNI: unsigned bytes (the weights) times signed bytes
+ * (a digit of x), four at a time. One row is bound by reading the weights; up to four rows share
+ * the reads. */
 #include "math/kernels/q8.h"
 
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 
 #define ROWS   4
 #define HALF   16 /* columns of a vector */
-#define AHEAD  8  /* blocks that are asked for before they are read */
+#define AHEAD  8  /* prefetch distance in blocks */
 
 #define ALWAYS static inline __attribute__((always_inline))
 

@@ -8,11 +8,11 @@
 #include <omp.h>
 #include <string.h>
 
-#define PANEL 32  /* columns of a panel, side by side for each k */
+#define PANEL 32  /* columns of a panel, contiguous for each k */
 #define ROWS  48  /* that go through a panel at once */
-#define INNER 256 /* of k at a time: a panel's part and the rows' stay in the first cache */
+#define INNER 256 /* steps of k at a time: a panel's part and the rows' stay in L1 */
 
-/* A matrix [inner][columns] as panels [columns / PANEL][inner][PANEL], filled up with zeros. */
+/* A matrix [inner][columns] as panels [columns / PANEL][inner][PANEL], padded with zeros. */
 typedef struct panels {
     float *data;
     int64_t inner, columns;
@@ -22,7 +22,7 @@ struct bp_step_weight {
     bp_gemm *gemm;
     const float *value;
     int64_t outs, ins;
-    panels forward, backward; /* of W transposed, of W; without data: the library multiplies */
+    panels forward, backward; /* of W transposed, of W; without data, the library multiplies */
     bp_weight *library;       /* NULL: our own loops do */
 };
 
@@ -136,7 +136,7 @@ void bp_step_weight_refresh(bp_step_weight *weight)
     pack(&weight->backward, weight->value, weight->ins, 1);
 }
 
-/* y[rows][columns], from what is there on. */
+/* Accumulates into y[rows][columns]. */
 typedef struct product {
     float *y;
     const float *x, *bias;
@@ -164,7 +164,7 @@ static void multiply(const bp_loops *loops, const product *all, float *to, int64
                                        .accumulate = true});
 }
 
-/* One panel. The last one's columns that are not of y go through a place of their own. */
+/* One panel. The last panel's columns beyond y go to a separate buffer. */
 static void multiply_panel(const bp_loops *loops, const product *all, int64_t p)
 {
     int64_t columns = all->w->columns, count = least(PANEL, columns - p * PANEL);

@@ -1,8 +1,9 @@
-/* A weight that few rows meet again and again: the state's in a recurrent layer, once a position.
+/* A weight that is repeatedly multiplied with few rows: the state's in a recurrent layer, once per
+ * position.
  *
  * In float32 our own loops multiply: the weight is packed in panels of columns, which threads
- * share, the same ones at each call, so that a thread's panels stay in its caches. A row's sums are
- * added in the order of k, whatever the other rows and the threads: the bits of a row depend only
+ * share, the same ones at each call, so that a thread's panels stay in its caches. A row's sums
+ * are added in the order of k, whatever the other rows and the threads: a row's bits depend only
  * on that row. In bf16 the products are the library's (linear.h). */
 #ifndef BP_MATH_GEMM_STEP_H
 #define BP_MATH_GEMM_STEP_H
@@ -18,9 +19,9 @@ typedef struct bp_step_weight bp_step_weight;
 bp_err bp_step_weight_new(bp_step_weight **out, bp_gemm *gemm, const float *value, int64_t outs,
                           int64_t ins);
 void bp_step_weight_free(bp_step_weight **weight);
-/** The values have changed: the panels are made anew, now. */
+/** Repacks the panels immediately, after the values have changed. */
 void bp_step_weight_refresh(bp_step_weight *weight);
-/** Bytes of the panels or of the library's copies, for the plan; and what a product takes inside.
+/** Bytes of the panels or of the library's copies, for the plan; and a product's internal scratch.
  */
 size_t bp_step_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins);
 size_t bp_step_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins);

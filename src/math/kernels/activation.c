@@ -1,5 +1,5 @@
-/* Activations of one number and their gradients: as passes over what a product wrote, or as the
- * epilogue of the product, in which its sums are never in memory. */
+/* Activations of one number and their gradients: as passes over a product's result, or as the
+ * product's epilogue, where its sums never go to memory. */
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/gemm/linear_parts.h"
@@ -44,8 +44,7 @@ static void forward_row(const void *context, const float *x, int64_t r, int64_t 
     bp_operand_store(in->loops, in->y, r, c, y, n);
 }
 
-/* On a product's sums: rounded first, as an operand of x's form holds them, and kept where it has
- * memory. */
+/* On a product's sums: first rounded to x's form, and kept if x has memory. */
 static void forward_sums(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
                          float *sums)
 {

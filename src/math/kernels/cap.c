@@ -4,7 +4,7 @@
 
 #include <omp.h>
 
-/* Of capped x. */
+/* Slopes of capped x. */
 static void slopes_of(float *slopes, const float *x, float cap, int64_t n)
 {
     float share = 1 / cap;

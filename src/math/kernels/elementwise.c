@@ -7,7 +7,7 @@
 #include <omp.h>
 #include <string.h>
 
-#define GRAIN 1024 /* elements; a thread is not worth waking for less */
+#define GRAIN 1024 /* elements; fewer are not worth a thread */
 
 /* Run `body` on each thread's share [first, last) of n elements. */
 #define FOR_SHARES(n, first, last, body)                                                           \

@@ -20,7 +20,7 @@ void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int6
     }
 }
 
-/* Threads split the columns: rows with one id are added in order by one thread. */
+/* Threads split the columns: one thread adds all rows with the same id, in order. */
 void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
                            int64_t C, int64_t first_row, int64_t rows_here)
 {

@@ -4,7 +4,7 @@
 #include "math/loops/loops.h"
 #include <math.h>
 
-/* Columns [first, first + BP_MIXTURE_BLOCK) of row r, as far as they go. */
+/* Columns [first, first + BP_MIXTURE_BLOCK) of row r, cut at its end. */
 static bp_mixture_block block_of(const bp_mixture *in, int64_t r, int64_t first)
 {
     int64_t left = in->columns - first;

@@ -1,4 +1,4 @@
-/* Rows of an ensemble's distributions, mixed entry by entry: what members agree and disagree about.
+/* Rows of an ensemble's distributions, mixed entry by entry, with the members' agreement.
  *
  * For one entry of the vocabulary, with the members' log-probabilities lp_m in member order: mx =
  * max_m lp_m, s = sum_m exp(lp_m - mx), a = sum_m exp(lp_m - mx) (lp_m - mx). Then log p = mx +
@@ -24,7 +24,7 @@ typedef struct bp_mixture {
     const bp_member_row *known; /* of member m and row r at known[m * known_stride + r] */
     int64_t known_stride;
     const int32_t *targets; /* [rows] */
-    int64_t first;          /* the entry of the vocabulary that column 0 is */
+    int64_t first;          /* the vocabulary entry of column 0 */
 } bp_mixture;
 
 /** For the columns of this rank. */
@@ -32,8 +32,8 @@ typedef struct bp_mixture_row {
     double entropy;     /* mean_m -sum_v p_m lp_m */
     double information; /* mean_m sum_v p_m (lp_m - log p) */
     double squares;     /* sum_v p^2, without the target's */
-    float top_logprob;  /* the largest log p; -infinity where there is no column */
-    int32_t top;        /* the first entry that has it; INT32_MAX where there is none */
+    float top_logprob;  /* the largest log p; -infinity without columns */
+    int32_t top;        /* the first entry that has it; INT32_MAX without columns */
 } bp_mixture_row;
 
 void bp_mixture_rows(bp_mixture_row *out, const bp_mixture *in);
@@ -44,8 +44,8 @@ void bp_mixture_logprobs(float *logprob, const bp_mixture *in);
 /** p[rows][columns]: the probabilities themselves. */
 void bp_mixture_probabilities(float *p, const bp_mixture *in);
 
-/** First entry, counted from `first`, of the largest (logit - max) - log_sum of each row; INT32_MAX
- * where there is none here. Writes known[r].top; the rest of it is given. */
+/** First entry, counted from `first`, of the largest (logit - max) - log_sum of each row;
+ * INT32_MAX if it is not here. Writes known[r].top; the rest of known[r] is input. */
 void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int64_t columns,
                     int64_t first);
 

@@ -115,7 +115,7 @@ void bp_node_forward(float *node, const bp_node_edge *edge, int64_t rows)
         }
 }
 
-/* Of the shares that the run's units tell: share_f is multiplied by s + c (f(h) - s). */
+/* The run's part of the shares' gradients: share_f is multiplied by s + c (f(h) - s). */
 static void add_shares(double share[BP_NODE_OPERATIONS], run *r, const float *d)
 {
     for (int k = BP_NODE_NONE + 1; k < BP_NODE_OPERATIONS; k++) {

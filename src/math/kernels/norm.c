@@ -6,7 +6,7 @@
 #include <math.h>
 #include <omp.h>
 
-/* A panel of the residual sum, h NULL: only base, where it is. */
+/* A panel of the residual sum; h NULL: only base, in place. */
 static const float *residual_panel(const bp_loops *loops, float *h, const bp_residual *x,
                                    const bp_mask *mask, int64_t at, int64_t n)
 {
@@ -32,7 +32,7 @@ typedef struct forward {
 
 static const float ZEROS[BP_PASS_COLUMNS];
 
-/* Else it is by the root mean square. */
+/* False: by the root mean square. */
 static bool takes_mean(const bp_norm *norm)
 {
     return norm->bias || norm->centred;

@@ -23,7 +23,7 @@ void bp_square_sums(double *sums, const float *x, int64_t n)
     }
 }
 
-/* Sums of integers have no order: threads may add them as they come. */
+/* Integer sums do not depend on order: threads may add them in any order. */
 uint32_t bp_bit_sum(const float *x, int64_t n)
 {
     const bp_loops *loops = bp_loops_best();
@@ -224,9 +224,9 @@ static row_part part_at(const bp_factored *at, int64_t begin)
 }
 
 #define PARTS_AT_ONCE  512
-#define FLOATS_AT_ONCE (1 << 17) /* and a part: still in a cache when they are read again */
+#define FLOATS_AT_ONCE (1 << 17) /* elements of a part: still in cache when read again */
 
-/* Parts of a run that threads share out, and what each comes to. */
+/* Parts of a run that threads share out, and each part's sum. */
 typedef struct part_list {
     row_part part[PARTS_AT_ONCE];
     double sum[PARTS_AT_ONCE];
@@ -234,7 +234,7 @@ typedef struct part_list {
     int64_t floats;
 } part_list;
 
-/* The next parts, from element `begin` of the run on; false: there are none. */
+/* The next parts, from element `begin` of the run on; false at the end. */
 static bool list_parts(part_list *list, const bp_factored *at, int64_t begin)
 {
     int64_t first = begin;
@@ -254,7 +254,7 @@ static int64_t list_end(const part_list *list)
     return list->part[list->count - 1].end;
 }
 
-/* Adds what the parts have of columns [first, end): of each the rows in their order. */
+/* Adds the parts' sums for columns [first, end), each part's rows in order. */
 static void add_columns(const part_list *list, const bp_factored *at, const float *g, int64_t first,
                         int64_t end, float scale, float floor)
 {
@@ -272,8 +272,8 @@ static void add_columns(const part_list *list, const bp_factored *at, const floa
     }
 }
 
-/* A row's parts are added in their order, whoever holds them; so are a column's rows. Threads share
- * out the parts, then the columns; one thread takes both at once. */
+/* A row's parts are added in order, whichever rank holds them, as are a column's rows. Threads
+ * share out the parts, then the columns; one thread takes both at once. */
 void bp_factor_sums(const bp_factored *at, const float *g, double scale, double floor)
 {
     const bp_loops *loops = bp_loops_best();

@@ -1,4 +1,4 @@
-/* Norms of parts of rows: of each head's query and key, or of all of them together. Threads share
+/* Norms of parts of rows: of each head's query and key, or over all heads together. Threads share
  * the rows; the gradient of the gain is a sum over blocks of rows, in order. */
 #include "base/trace.h"
 #include "math/gemm/operand_pass.h"
@@ -84,7 +84,7 @@ int64_t bp_part_norm_scratch(int64_t rows, int64_t D)
     return bp_block_count(rows) * 2 * D;
 }
 
-/* Numbers [c, end) of a part; sums: those of the gain, and D after them what nobody needs. */
+/* Numbers [c, end) of a part; sums: those of the gain, followed by D unused ones. */
 static void backward_run(const bp_loops *loops, float *dx, const float *before, float *sums,
                          const bp_norm_row *row, int64_t c, int64_t end, const bp_part_norm *norm)
 {
@@ -104,7 +104,8 @@ static void backward_row(const bp_loops *loops, float *dx, const float *before, 
                          const float *dots, float *sums, const bp_part_norm *norm)
 {
     for (int64_t p = 0; p < norm->parts; p++) {
-        bp_norm_row row = {.rstd = rstd[p]}; /* of another's copy: its owner takes the dots off */
+        bp_norm_row row = {.rstd =
+                               rstd[p]}; /* of another rank's copy: the owner subtracts the dots */
 
         backward_run(loops, dx + p * norm->D, before + p * norm->D, sums, &row, 0,
                      norm->counted_from, norm);

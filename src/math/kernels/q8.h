@@ -2,10 +2,10 @@
  *
  * A weight [outs][ins] is cut into blocks of 32 values of a row (the last one may have fewer). A
  * value is d q, where q is in [-127, 127], and d is the block's own: the largest magnitude over
- * 127, rounded up to bf16. A row of x is cut likewise, into values s (256 high + low) of 16 bits.
- * The sum over a block is one of integers, without any rounding; it becomes a float32 once, times d
- * s, and is added to the sum of the blocks before it. So a result has the same bits with every
- * instruction set, however many rows there are.
+ * 127, rounded up to bf16. A row of x is divided the same way, into values s (256 high + low) of
+ * 16 bits. The sum over a block is an exact integer; it is converted to float32 once, times d s,
+ * and added to the sum of the previous blocks. So a result has the same bits with every
+ * instruction set and any number of rows.
  *
  * Source: the blocks are those of ggml's Q8_0 (there d is float16); two digits for x are ours. */
 #ifndef BP_MATH_KERNELS_Q8_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define BP_Q8_BLOCK   32 /* values of a row that share a scale */
-#define BP_Q8_COLUMNS 32 /* rows of a weight, columns of y, that are together */
+#define BP_Q8_COLUMNS 32 /* rows of a weight (columns of y) in a group */
 
 /** A block of the weight by as many of its rows: values q + 128, four of a row at a time. */
 typedef struct bp_q8_weights {
@@ -26,7 +26,7 @@ typedef struct bp_q8_weights {
 typedef struct bp_q8_row {
     int8_t high[BP_Q8_BLOCK], low[BP_Q8_BLOCK];
     float scale;    /* NaN where x has a value that is not finite */
-    int32_t offset; /* -128 times the sum: what the weights' 128 add */
+    int32_t offset; /* -128 times the sum, to cancel the weights' offset of 128 */
 } bp_q8_row;
 
 /** y[rows][columns] = start + x w: one run of at most BP_Q8_COLUMNS columns. */

@@ -1,4 +1,4 @@
-/* A vector against rows of a table: the loops of this CPU. */
+/* Products of a vector with rows of a table, by this CPU's loops. */
 #include "math/kernels/rows.h"
 
 #include "math/loops/loops.h"

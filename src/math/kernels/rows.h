@@ -1,5 +1,5 @@
-/* A vector against rows of a table that are named by a list. One thread each; no sum depends on the
- * instruction set, or on how many ranks share the lanes out (loops_rows.c). */
+/* Products of a vector with listed rows of a table. Single-threaded; no sum depends on the
+ * instruction set, or on the number of ranks that share the lanes out (loops_rows.c). */
 #ifndef BP_MATH_KERNELS_ROWS_H
 #define BP_MATH_KERNELS_ROWS_H
 
@@ -18,13 +18,13 @@ typedef struct bp_row_list {
     int64_t count;
 } bp_row_list;
 
-/** Begin to fetch the rows from memory: they are used soon. */
+/** Prefetch the rows. */
 void bp_prefetch_rows(const bp_row_list *rows);
 /** y[count]: the product of x[width] with each row. */
 void bp_row_dots(float *y, const float *x, const bp_row_list *rows);
-/** y[width] += sum of weights[k] row k, in this order. */
+/** y[width] += sum of weights[k] row k, in order of k. */
 void bp_rows_add_to(float *y, const float *weights, const bp_row_list *rows);
-/** Row k += weights[k] x[width], in this order: a row may be named twice. x is not one of them. */
+/** Row k += weights[k] x[width], in order of k: a row may be listed twice. x is not one of them. */
 void bp_add_to_rows(const bp_row_list *rows, const float *weights, const float *x);
 
 #endif

@@ -1,6 +1,6 @@
 /* The forward pass of a scan, in chunks of SCAN_CHUNK places. First the states that enter the
- * chunks, head by head; then what the places of each chunk read, chunk by chunk with all heads:
- * threads share heads, then chunks, so that no sum depends on the number of threads. */
+ * chunks, head by head; then the outputs of each chunk's places, chunk by chunk with all heads.
+ * Threads share heads, then chunks, so that no sum depends on the number of threads. */
 #include "math/kernels/scan_priv.h"
 
 #include "math/kernels/kernels.h"
@@ -32,7 +32,7 @@ static void mix_rows(float *y, const scan_worker *w, const float *x, const scan_
     }
 }
 
-/* What the places of chunk k read, all heads. */
+/* The outputs of the places of chunk k, all heads. */
 static void forward_chunk(float *y, const bp_scan *of, const scan_work *work, int64_t row,
                           int64_t k)
 {

@@ -1,5 +1,5 @@
-/* The scan of a state-space layer: a state of each head that decays, takes in what comes and is
- * read, place by place. Computed in chunks, within which it is products of small matrices.
+/* The scan of a state-space layer: each head's state decays, takes an input and is read, place by
+ * place. Computed in chunks, with products of small matrices within a chunk.
  *
  * Source: Dao and Gu 2024, "Transformers are SSMs" (Mamba-2), section 6. */
 #ifndef BP_MATH_KERNELS_SCAN_H
@@ -9,26 +9,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** S = exp(-rate dt) S + dt b x^T, y = S^T c + skip x, of B sequences of T places; S is [N][P] of
- * each of H heads, and zeros at first. `share` heads read the same b and c: head h reads those
- * number (first_head + h) / share. */
+/** S = exp(-rate dt) S + dt b x^T, y = S^T c + skip x, of B sequences of T places; S is [N][P] for
+ * each of H heads, initially zero. `share` heads read the same b and c: head h reads number
+ * (first_head + h) / share. */
 typedef struct bp_scan {
     int64_t B, T, H, P, N, share, first_head;
-    const float *x, *b, *c; /* [B * T] rows: of H heads of P, of groups of N, of groups of N */
+    const float *x, *b, *c; /* [B * T] rows: H heads of P, groups of N, groups of N */
     int64_t x_row, bc_row;  /* floats from row to row of x, and of b and c */
     const float *dt;        /* [B * T][H] */
     const float *rate;      /* [H], above 0 */
     const float *skip;      /* [H] */
 } bp_scan;
 
-/** y[B * T][H P]. before, after: [B][H][N][P] the states that sequences begin with (NULL: zeros),
- * and end with (NULL: not wanted); they may be the same. scratch: bp_scan_scratch. */
+/** y[B * T][H P]. before, after: [B][H][N][P] the initial states of sequences (NULL: zeros), and
+ * their final states (NULL: not wanted); they may be the same. scratch: bp_scan_scratch. */
 void bp_scan_forward(float *y, const bp_scan *of, const float *before, float *after,
                      bp_arena *scratch);
 
-/** Gradients of dy[B * T][H P], of a scan that began with zeros and whose last states are read by
- * nothing: dx, db, dc (as x, b, c are laid out) and ddt are written, drate[H] and dskip[H] added
- * to. */
+/** Gradients from dy[B * T][H P], for a scan from zero states whose final states are unused: dx,
+ * db, dc (laid out like x, b, c) and ddt are written, drate[H] and dskip[H] are added to. */
 typedef struct bp_scan_gradients {
     float *dx, *db, *dc, *ddt, *drate, *dskip;
 } bp_scan_gradients;

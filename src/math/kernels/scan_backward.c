@@ -1,5 +1,5 @@
-/* The backward pass of a scan goes the way of the forward pass (scan.c) twice: states forward,
- * their gradients backward, then chunks. */
+/* The backward pass of a scan, in the order of the forward pass (scan.c): states forward, their
+ * gradients backward, then chunks. */
 #include "math/kernels/scan_priv.h"
 
 #include "math/kernels/kernels.h"
@@ -13,7 +13,7 @@ static void take_dy(const scan_worker *w, const float *dy, const scan_place *at)
 }
 
 /* The gradients of the states that leave the chunks of head h, from the last chunk on: slopes[k +
- * 1] is what the next chunks make of chunk k's. */
+ * 1] is chunk k's, from the next chunks. */
 static void run_slopes(const bp_scan *of, const scan_work *work, int64_t row, int64_t h,
                        const float *dy)
 {
@@ -87,7 +87,7 @@ static void give_x(const bp_scan_gradients *to, const scan_worker *w, const floa
     }
 }
 
-/* What goes through mix: its gradient becomes that of cb, in w->dmix; ds[t] of the decays, and
+/* The gradient through mix: becomes that of cb, in w->dmix; adds to ds[t] of the decays, and
  * dstep[t] of dt. */
 static void open_mix(const scan_worker *w, double *ds, double *dstep, const scan_place *at)
 {
@@ -133,7 +133,7 @@ static void mix_groups(float *sums, const scan_worker *w, const float *rows, boo
                                              .accumulate = true});
 }
 
-/* What goes through the state that enters (dc) and the one that leaves (db). */
+/* The gradients through the entering state (dc) and the leaving one (db). */
 static void open_states(const scan_worker *w, const float *state, const float *slope, double *ds,
                         double *dstep, const scan_place *at)
 {
@@ -159,7 +159,7 @@ static void open_states(const scan_worker *w, const float *state, const float *s
     ds[last] += (double)w->entering[last] * dot(state, slope, N * at->work->P);
 }
 
-/* Decays are sums of rate dt, and are negated in exponents. */
+/* Decays are sums of rate dt, negated in exponents. */
 static void give_steps(const bp_scan_gradients *to, const double *ds, const double *dstep,
                        const scan_place *at)
 {
@@ -197,7 +197,7 @@ static void backward_head(const bp_scan_gradients *to, const scan_worker *w, con
     at->work->sums[(at->k * at->of->H + at->h) * 2 + 1] = dot(w->dy, w->x, at->rows * at->work->P);
 }
 
-/* Rows of db and dc of a group are those of its heads together. */
+/* A group's rows of db and dc are sums over its heads. */
 static void give_group(const bp_scan_gradients *to, const scan_worker *w, const scan_place *at)
 {
     int64_t N = at->of->N, first = scan_group_of(at->of, at->h) * N;

@@ -1,5 +1,5 @@
-/* What a chunk of a scan is computed from: its memory, its rows, the factors of its places and the
- * states that enter it. Called by scan.c and scan_backward.c. */
+/* The inputs of a scan's chunk: its memory, its rows, the factors of its places and the states
+ * that enter it. Called by scan.c and scan_backward.c. */
 #include "math/kernels/scan_priv.h"
 
 #include "math/kernels/kernels.h"

@@ -6,18 +6,18 @@
 
 #define SCAN_CHUNK 64
 
-/* For one sequence; P and N are those of the scan, made whole. */
+/* For one sequence; P and N are those of the scan, rounded up. */
 typedef struct scan_work {
     int64_t chunks, P, N;
     float *decays;  /* [H][T] sums of rate dt from a chunk's first place on */
     float *states;  /* [H][chunks + 1][N][P] that enter a chunk, and the last one */
-    float *slopes;  /* the same of gradients; NULL: forward */
+    float *slopes;  /* the same for gradients; NULL: forward */
     float *workers; /* one for each head or chunk */
     int64_t worker_floats;
     double *sums; /* [chunks][H][2] of rates and skips */
 } scan_work;
 
-/* What a chunk of a head is computed in. */
+/* Workspace of one chunk of a head. */
 typedef struct scan_worker {
     float *x, *dy;           /* [SCAN_CHUNK][P] */
     float *b, *c;            /* [SCAN_CHUNK][N] of a group */
@@ -62,7 +62,7 @@ static inline bool scan_is_first_of_group(const bp_scan *of, int64_t h)
     return h == 0 || scan_group_of(of, h) != scan_group_of(of, h - 1);
 }
 
-/** Memory of a call; of an arena without a base only its size is counted. */
+/** Memory of a call; an arena without a base only counts its size. */
 scan_work scan_lay_out(bp_arena *arena, int64_t T, int64_t H, int64_t P, int64_t N, bool backward);
 /** Chunk k of head h of the sequence that begins in row `row`. */
 scan_place scan_place_of(const bp_scan *of, const scan_work *work, int64_t row, int64_t h,
@@ -75,8 +75,8 @@ void scan_take(float *to, int64_t width, const float *x, int64_t row, const scan
 /** The rows of a head into w->x; those of its group into w->b and w->c. */
 void scan_take_x(const scan_worker *w, const scan_place *at);
 void scan_take_bc(const scan_worker *w, const scan_place *at);
-/** entering[t] = exp(-decay t): how much of the state that enters is left; taking[t] = exp(decay t
- * - the last decay) dt: how much of what comes is left at the end of the chunk. */
+/** entering[t] = exp(-decay t): the share of the entering state that remains; taking[t] =
+ * exp(decay t - the last decay) dt: the share of the input that remains at the end of the chunk. */
 void scan_set_factors(const scan_worker *w, const scan_place *at);
 /** to[rows][n] = x[rows][n], each row times its factor. */
 void scan_scale_rows(float *to, const float *x, const float *factors, int64_t rows, int64_t n);
@@ -89,7 +89,8 @@ void scan_run_states(const bp_scan *of, const scan_work *work, int64_t row, int6
                      const float *before, float *after);
 /** cb[t][j] = c_t b_j of a group, which its heads share. */
 void scan_set_cb(const scan_worker *w, const scan_place *at);
-/** decay[t][j] = exp(decay j - decay t); mix = cb decay dt_j, what a place t reads of j <= t. */
+/** decay[t][j] = exp(decay j - decay t); mix = cb decay dt_j, the weight of place j <= t in t's
+ * output. */
 void scan_set_mix(const scan_worker *w, const scan_place *at);
 /** y[t] = scaled[t] state. */
 void scan_read_state(float *y, const float *scaled, const float *state, const scan_place *at);

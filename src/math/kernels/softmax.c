@@ -1,5 +1,5 @@
-/* Softmax cross-entropy over a vocabulary split over tensor ranks, by its parts: a row is one
- * thread's work. */
+/* Softmax cross-entropy over a vocabulary split over tensor ranks, part by part: one thread per
+ * row. */
 #include "base/trace.h"
 #include "math/gemm/operand_pass.h"
 

@@ -1,9 +1,9 @@
-/* Gated activations and rotary positions: passes over what a product wrote. */
+/* Gated activations and rotary positions: passes over a product's result. */
 #include "base/trace.h"
 #include "math/gemm/operand_pass.h"
 #include "math/kernels/kernels.h"
 
-/* n values as an operand of the form holds them: rounded in place, where they are not yet. */
+/* Rounds n values in place, if the operand's form requires it. */
 static const float *rounded_load(const bp_loops *loops, const bp_operand *x, int64_t r, int64_t c,
                                  float *workspace, int64_t n)
 {

@@ -7,7 +7,7 @@ extern const bp_loops bp_loop_table_base;
 #ifdef BP_LOOPS_X86
 extern const bp_loops bp_loop_table_avx2, bp_loop_table_avx512;
 
-/* What -march=x86-64-v3 and -v4 let the compiler use. */
+/* The features that -march=x86-64-v3 and -v4 allow the compiler to use. */
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -43,7 +43,7 @@ const bp_loops *bp_loops_at(int index)
 
 const bp_loops *bp_loops_best(void)
 {
-    static _Atomic(const bp_loops *) found; /* word vectors ask millions of times a second */
+    static _Atomic(const bp_loops *) found; /* word vectors call it millions of times a second */
     const bp_loops *best = atomic_load_explicit(&found, memory_order_relaxed);
 
     if (best)

@@ -1,11 +1,11 @@
-/* The inner loops of the kernels: single-threaded, over a range, compiled once for each instruction
- * set.
+/* The inner loops of the kernels: single-threaded, over a range, compiled once for each
+ * instruction set.
  *
  * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
- * result depends neither on alignment nor on the instruction set, except for what fuses products
- * with sums: tile_product, dots, weighted_rows, tile_softmax, tile_weights, mixture and temperature
- * where the compiler does so, and activations, exp_scale and softmax_statistics with every
- * instruction set that can (`fused`): their bits are the same from AVX2 on.
+ * result does not depend on alignment or the instruction set, except for fused multiply-adds.
+ * These occur in tile_product, dots, weighted_rows, tile_softmax, tile_weights, mixture and
+ * temperature if the compiler fuses, and in activations, exp_scale and softmax_statistics with
+ * every instruction set that has them (`fused`): their bits are the same from AVX2 on.
  */
 #ifndef BP_MATH_LOOPS_LOOPS_H
 #define BP_MATH_LOOPS_LOOPS_H
@@ -23,12 +23,12 @@
 #define BP_TILE_QUERIES 64
 #define BP_TILE_KEYS    64
 
-/** As many multiply-adds of `operands` as the registers hold, `times` times; the number of
- * operations. *out is there so that they are done. */
+/** As many multiply-adds of `operands` as the registers hold, `times` times; returns the number of
+ * operations. *out keeps the compiler from removing them. */
 typedef int64_t bp_multiply_adds(float *out, const float *operands, int64_t times);
 #define BP_PEAK_OPERANDS 2048 /* four tiles of AMX */
 
-/** Dropout as the loops take it: element i is kept iff its word >= threshold, and multiplied by
+/** Dropout for the loops: element i is kept iff its word >= threshold, and multiplied by
  * `scale`. */
 typedef struct bp_mask {
     const bp_rng_key *key;
@@ -37,13 +37,13 @@ typedef struct bp_mask {
 } bp_mask;
 bp_mask bp_mask_of(float p, const bp_rng_key *key);
 
-/** An update rule, rounded to float32: AdamW's with its bias corrections; of others beta1 is what a
- * moment keeps (rest1: what it takes), beta2 the momentum. */
+/** An update rule, rounded to float32: AdamW's with its bias corrections; for others beta1 is the
+ * moment's decay (rest1: 1 less it), beta2 the momentum. */
 typedef struct bp_update_constants {
     float rate, beta1, rest1, beta2, rest2, correction1, correction2, epsilon, decay,
         gradient_scale;
 } bp_update_constants;
-/** For n parameters; a moment that the rule has not is NULL. */
+/** For n parameters; a moment that the rule lacks is NULL. */
 typedef bp_update_sums (*bp_update_loop)(float *w, float *m, float *v, const float *g, int64_t n,
                                          const bp_update_constants *constants);
 
@@ -75,7 +75,7 @@ typedef struct bp_mixture_block {
     int64_t known_stride;
 } bp_mixture_block;
 
-/** What a layer norm's backward pass knows of a row. */
+/** A row's data for a layer norm's backward pass. */
 typedef struct bp_norm_row {
     float mean, rstd, mean_d, mean_dot;
 } bp_norm_row;
@@ -96,11 +96,11 @@ typedef struct bp_loops {
     /* dgate may be gate, dup up, y dy */
     void (*swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                             const float *up, int64_t n);
-    /* the same of y = gelu(gate) up, by tanh */
+    /* the same for y = gelu(gate) up, by tanh */
     void (*geglu_forward)(float *y, const float *gate, const float *up, int64_t n);
     void (*geglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                            const float *up, int64_t n);
-    /* and by the normal distribution itself */
+    /* and by the exact normal distribution */
     void (*geglu_exact_forward)(float *y, const float *gate, const float *up, int64_t n);
     void (*geglu_exact_backward)(float *y, float *dgate, float *dup, const float *dy,
                                  const float *gate, const float *up, int64_t n);
@@ -126,18 +126,18 @@ typedef struct bp_loops {
     /* means over a row of dy gain and of dy gain xhat */
     void (*norm_means)(float *mean_d, float *mean_dot, const float *dy, const float *x,
                        const float *gain, float mean, float rstd, int64_t C);
-    /* dx, dgain and dbias are added to: n columns of a row */
+    /* adds to dx, dgain and dbias: n columns of a row */
     void (*norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
                           const float *gain, const bp_norm_row *row, int64_t n);
 
     float (*row_max)(const float *x, int64_t n);
-    /* the largest, and the sum of exp(x - max); a NaN is in the sum */
+    /* the maximum, and the sum of exp(x - max); a NaN shows in the sum */
     void (*softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
     /* the same bits, and the entropy of the row's softmax, in nats */
     void (*softmax_entropy)(float *max, double *sum, double *entropy, const float *x, int64_t n);
     /* y = exp(x - max) * factor, x at most max */
     void (*exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
-    /* Of d = max(x / 2 - tau, 0): sums of d, d^2, d^3; and factor d^2, in place is allowed. */
+    /* With d = max(x / 2 - tau, 0): sums of d, d^2, d^3; and y = factor d^2, may be in place. */
     void (*threshold_sums)(double sums[3], const float *x, int64_t n, double tau);
     void (*threshold_square)(float *y, const float *x, int64_t n, double tau, float factor);
     double (*square_sum)(const float *x, int64_t n);
@@ -146,7 +146,7 @@ typedef struct bp_loops {
     /* logprob and p of a block's entries, and sums over members and entries: -p_m lp_m, and p_m
      * (lp_m - log p) */
     void (*mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);
-    /* index of the first x with (x - max) - log_sum == -log_sum; n: none */
+    /* index of the first x with (x - max) - log_sum == -log_sum; n if there is no such x */
     int64_t (*first_top)(const float *x, int64_t n, float max, float log_sum);
     /* sums of exp(b u), u exp(b u) and u^2 exp(b u), u = logprob - shift */
     void (*temperature)(double sums[3], const float *logprob, int64_t n, float shift, float b);
@@ -159,8 +159,8 @@ typedef struct bp_loops {
                          const bp_update_constants *constants);
     void (*lamb_apply)(float *w, const float *m, const float *v, int64_t n,
                        const bp_update_constants *constants);
-    /* the sum of (g scale)^2 + floor over a part of a row, each also added to its column (NULL: it
-     * is not); only that addition */
+    /* the sum of (g scale)^2 + floor over a part of a row, each also added to its column (unless
+     * NULL); only that addition */
     double (*factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor);
     void (*factor_columns)(double *columns, const float *g, int64_t n, float scale, float floor);
     /* the sum of squares of g row column[i] */
@@ -183,8 +183,8 @@ typedef struct bp_loops {
     /* y[columns] += weights[0] rows[0] + weights[1] rows[1] + ... in this order */
     void (*weighted_rows)(float *y, const float *weights, const float *rows, int64_t count,
                           int64_t row, int64_t columns);
-    /* Scores [keys][BP_TILE_QUERIES] become weights; max, sum and the factor of what was summed
-     * before, by query. Query lane q sees the keys k <= q + visible. */
+    /* Scores [keys][BP_TILE_QUERIES] become weights; max, sum and the factor of previous sums, by
+     * query. Query lane q sees the keys k <= q + visible. */
     void (*tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,
                          int64_t visible);
     /* scores become weights exp(score - lse), 0 where not visible. */
@@ -212,23 +212,23 @@ typedef struct bp_loops {
     void (*q8_multiply)(const bp_q8_product *product);
 } bp_loops;
 
-/** As bp_cap_all, of a tile, and bp_cap_slopes (NULL: not asked for). */
+/** As bp_cap_all, for a tile, and bp_cap_slopes (NULL: not wanted). */
 void bp_cap(const bp_loops *loops, float *x, float *slopes, float cap, int64_t n);
 
 /** The loops for this CPU. */
 const bp_loops *bp_loops_best(void);
-/** The index-th set that this CPU can run, from "base" up; NULL beyond the last. */
+/** The index-th instruction set that this CPU can run, from "base" up; NULL after the last. */
 const bp_loops *bp_loops_at(int index);
 
-/* Ask for n floats that are read soon: hardware prefetches only within a page. Nothing is read,
- * so they may be beyond the end. */
+/* Prefetch n floats: hardware prefetches only within a page. They may be beyond the end, since
+ * nothing is read. */
 static inline void bp_fetch(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 16)
         __builtin_prefetch(x + i);
 }
 
-/* Threads take runs of whole grains, so that neighbours do not write into one cache line. */
+/* Threads take runs of whole grains, so that neighbours do not write to the same cache line. */
 static inline void bp_share(int64_t n, int64_t grain, int64_t parts, int64_t part, int64_t *first,
                             int64_t *last)
 {

@@ -1,5 +1,5 @@
-/* What attention does to a tile of scores[keys][BP_TILE_QUERIES]: queries are the lanes, so nothing
- * is summed across. */
+/* Attention's operations on a tile of scores[keys][BP_TILE_QUERIES]: queries are the lanes, so no
+ * sum crosses lanes. */
 #include "math/loops/loops_math_priv.h"
 #include "math/loops/loops_names_priv.h"
 #include <math.h>
@@ -89,7 +89,7 @@ static inline void turn(float *y, int64_t y_row, const float *x, int64_t x_row, 
     *(loose_four *)(y + 3 * y_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) * factor;
 }
 
-/* Rows of a head are pages apart, where no hardware prefetches. */
+/* Rows of a head are pages apart, so hardware does not prefetch. */
 static inline void fetch_ahead(const float *row, int64_t columns)
 {
     for (int64_t c = 0; c < columns; c += 16)

@@ -9,7 +9,7 @@ static inline float logistic_of(float x)
 }
 
 /* tanh(x) within 3 units of the last place; its sign is that of x. Source: Moshier's Cephes,
- * tanhf.c: a polynomial up to 0.625, where the other form would cancel. */
+ * tanhf.c: a polynomial up to 0.625, where the other form has cancellation. */
 static inline float tanh_of(float x)
 {
     float size = x < 0.0f ? -x : x, z = x * x;
@@ -40,7 +40,7 @@ void LOOP(rnn_forward)(const bp_cell_units *c)
         h[k] = a[k] = tanh_of(a[k] + u[k]);
 }
 
-/* Without a clip none is reached. */
+/* Without a clip the bound is never reached. */
 static inline float clip_of(const bp_cell_units *c)
 {
     return c->clip > 0 ? c->clip : 3.402823466e38f;

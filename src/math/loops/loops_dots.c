@@ -1,6 +1,6 @@
-/* Products of few rows: each weight is read once, where it is, and each sum over k has vectors of
- * partial sums of its own. The bits of a result depend only on its row and its column, not on how
- * many others there are. */
+/* Products of few rows: each weight is read once, in place, and each sum over k has its own
+ * vectors of partial sums. The bits of a result depend only on its row and its column, not on the
+ * number of others. */
 #include "math/loops/loops_names_priv.h"
 
 #if defined(__AVX512F__)
@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) quad totals(const vector sums[OUTS]
            __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
-/* The last columns of x, which fill no vector. */
+/* The last columns of x, fewer than a vector. */
 static inline __attribute__((always_inline)) quad
 add_last(quad sums, const bp_dots *d, const float *x, const float *w, int64_t k, int outs)
 {
@@ -95,7 +95,8 @@ static inline __attribute__((always_inline)) void tile(const bp_dots *d, int64_t
     }
 }
 
-/* One row by two quads of columns: it is bound by reading w, which as many streams do the fastest.
+/* One row by two quads of columns: it is bound by reading w, which is fastest with this many
+ * streams.
  */
 static inline __attribute__((always_inline)) void line(const bp_dots *d, int64_t r, int64_t o)
 {

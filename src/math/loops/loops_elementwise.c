@@ -16,7 +16,7 @@ static inline float gelu_exponent(float x)
     return x * fused(-2.0f * GELU_SLOPE * LOG2_E * GELU_CUBIC, x * x, -2.0f * GELU_SLOPE * LOG2_E);
 }
 
-/* The rest of n elements from `at` on, at most CUT. */
+/* The remaining elements of n from `at` on, at most CUT. */
 static inline int64_t cut_of(int64_t n, int64_t at)
 {
     return n - at < CUT ? n - at : CUT;
@@ -154,7 +154,7 @@ void LOOP(gelu_exact_backward)(float *y, float *dx, const float *dy, const float
     }
 }
 
-/* What is not positive is multiplied by 0: so a NaN stays NaN. */
+/* Non-positive values are multiplied by 0, so a NaN stays NaN. */
 void LOOP(relu_forward)(float *y, const float *x, int64_t n)
 {
 #pragma omp simd
@@ -188,7 +188,7 @@ static inline void sigmoids(float *sigmoid, float *rest, const float *x, int64_t
     }
 }
 
-#define SILU_END 87.0f /* what is left of -SILU_END is 0, and the slope right of it 1 */
+#define SILU_END 87.0f /* below -SILU_END it is 0, and above SILU_END the slope is 1 */
 
 void LOOP(silu_forward)(float *y, const float *x, int64_t n)
 {
@@ -373,7 +373,7 @@ void LOOP(dropout)(float *y, const float *a, const float *x, int64_t n, const bp
         for (int c = 0; c < COUNTERS; c++)
             for (int w = 0; w < 4; w++)
                 factors[4 * c + w] = factor_of(words[w][c], &one);
-        /* A factor, not a choice: a NaN that is dropped stays NaN. */
+        /* A factor, not a selection: a dropped NaN stays NaN. */
         if (a) {
             for (int64_t j = 0; j < count; j++)
                 y[i + j] = a[i + j] + x[i + j] * factors[skip + j];

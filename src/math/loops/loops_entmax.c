@@ -1,4 +1,4 @@
-/* Rows of scores under 1.5-entmax: what is above a threshold. */
+/* Rows of scores under 1.5-entmax: the part above a threshold. */
 #include "math/loops/loops_names_priv.h"
 
 #define SUMS 16 /* accumulators of doubles */

@@ -22,7 +22,7 @@ static inline uint32_t bits_of_float(float x)
     return bits;
 }
 
-/* a b + c, rounded once where the instruction set has that: from AVX2 on. */
+/* a b + c, rounded once if the instruction set can: from AVX2 on. */
 static inline float fused(float a, float b, float c)
 {
 #ifdef __FMA__
@@ -58,12 +58,12 @@ static inline float exp_of(float x)
     return p * float_of_bits((bits_of_float(shifted) - bits_of_float(round) + 126u) << 23);
 }
 
-/* 2^t for t up to 128, where infinity begins, within 2 units of the last place; 0 below -126 (where
- * 2^-126 begins); NaN stays NaN. For arguments that may be rounded: exp_of(x) is more exact than
- * exp2_of(x log2 e). Source: ours; the polynomial of degree 5 is the best on [-1/2, 1/2] with
- * exp2_of(0) = 1 (its relative error is 9e-8), coefficients doubled as above.
+/* 2^t for t up to 128, where infinity begins, within 2 units of the last place; 0 below -126
+ * (where 2^-126 begins); NaN stays NaN. For arguments that may be rounded: exp_of(x) is more
+ * accurate than exp2_of(x log2 e). Source: ours; the polynomial of degree 5 is the best on [-1/2,
+ * 1/2] with exp2_of(0) = 1 (its relative error is 9e-8), coefficients doubled as above.
  *
- * In two parts, of which loops may make one after the other: t = n + fraction, and 2^(n-1). */
+ * In two parts, which loops may compute separately: t = n + fraction, and 2^(n-1). */
 static inline float exp2_split(float t, float *power)
 {
     const float round =
@@ -92,9 +92,9 @@ static inline float exp2_of(float t)
     return exp2_join(f, power);
 }
 
-/* Elements that a loop of many dependent operations takes at a time: it is cut into short ones,
- * whose results wait in the first-level cache. A CPU's scheduler, which holds some hundred
- * operations, then finds more of them that are ready. */
+/* Elements per pass of a loop with many dependent operations: it is split into short loops with
+ * results in the L1 cache. The CPU's scheduler, which holds some hundred operations, then finds
+ * more ready ones. */
 #define CUT 128
 
 /* y = 2^t of n <= CUT; in place is allowed. */
@@ -110,7 +110,7 @@ static inline void exp2_cut(float *y, const float *t, int64_t n)
         y[i] = exp2_join(y[i], power[i]);
 }
 
-/* The larger; NaN when either is: a plain maximum would swallow it. */
+/* The larger; NaN if either is NaN, unlike a plain maximum. */
 static inline float max_of(float a, float b)
 {
     return b > a || b != b ? b : a;

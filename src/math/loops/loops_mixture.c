@@ -4,7 +4,7 @@
 #include "math/loops/loops_names_priv.h"
 #include <math.h>
 
-#define MEMBERS_AT_ONCE 4 /* a block's sums are read and written once for this many */
+#define MEMBERS_AT_ONCE 4 /* a block's sums are read and written once for this many members */
 
 /* log(x) of normal x > 0 within 2 units of the last place, log(1) = 0 exactly; NaN stays NaN.
  * Source: the reduction and polynomial of Moshier's Cephes, logf.c. */
@@ -33,7 +33,7 @@ static inline float log_of(float x)
     return x != x ? x : y;
 }
 
-/* Some members' logits of the block, and what makes them log-probabilities. */
+/* Some members' logits of the block, and their normalisation to log-probabilities. */
 typedef struct some_members {
     const float *x[MEMBERS_AT_ONCE];
     float max[MEMBERS_AT_ONCE], log_sum[MEMBERS_AT_ONCE];
@@ -53,7 +53,7 @@ static inline some_members members_of(const bp_mixture_block *block, int64_t fir
     return some;
 }
 
-/* A NaN needs no care here: the member's log_sum is NaN then, and all that follows. */
+/* A NaN needs no care here: the member's log_sum is then NaN, and so are all results. */
 static inline float larger(float a, float b)
 {
     return b > a ? b : a;
@@ -81,7 +81,7 @@ static inline void add_share(float *sum, float *weighted, const some_members *so
     *weighted += e * d;
 }
 
-/* Member by member in plain sight: clang vectorises no loop around a loop of this size. */
+/* Unrolled by member: clang does not vectorise a loop around a loop of this size. */
 static inline void add_shares(float *s, float *a, const float *mx, const some_members *some,
                               int count, int64_t n)
 {
@@ -160,7 +160,8 @@ void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_bl
     ends[1] = (double)lane_sum(information);
 }
 
-/* Index of the first x with (x - max) - log_sum == -log_sum, the largest that there is; n: none. */
+/* Index of the first x with (x - max) - log_sum == -log_sum, the largest possible; n if there is
+ * no such x. */
 int64_t LOOP(first_top)(const float *x, int64_t n, float max, float log_sum)
 {
     for (int64_t i = 0; i < n; i += BP_MIXTURE_BLOCK) {

@@ -5,7 +5,7 @@
 #if defined(__AVX512F__)
 #define VECTOR_FLOATS 16
 #define SUMS          24
-#define LEFT          3 /* operands in registers; sums and a product of them fill the rest */
+#define LEFT          3 /* operands in registers; sums and a product fill the rest */
 #define RIGHT         3
 #elif defined(__AVX2__)
 #define VECTOR_FLOATS 8
@@ -29,7 +29,7 @@ int64_t LOOP(multiply_adds)(float *out, const float *operands, int64_t times)
     memcpy(b, operands + LEFT * VECTOR_FLOATS, sizeof b);
 #pragma GCC unroll 24
     for (int i = 0; i < SUMS; i++)
-        sums[i] = total + (float)i; /* all different, lest one be computed for all */
+        sums[i] = total + (float)i; /* all different, so that the compiler does not merge them */
     for (int64_t t = 0; t < times; t++)
 #pragma GCC unroll 24
         for (int i = 0; i < SUMS; i++)

@@ -1,8 +1,8 @@
-/* Philox4x32-10 at COUNTERS counters side by side: bp_rng_block, vectorised (tests hold them
+/* Philox4x32-10 at COUNTERS counters in parallel: bp_rng_block, vectorised (tests hold them
  * equal).
  *
- * A word is in the low half of a 64-bit lane, where the product of two words needs no shuffle;
- * what the high half holds is never looked at. */
+ * A word is in the low half of a 64-bit lane, where the product of two words needs no shuffle; the
+ * high half is ignored. */
 #ifndef BP_MATH_LOOPS_LOOPS_PHILOX_PRIV_H
 #define BP_MATH_LOOPS_LOOPS_PHILOX_PRIV_H
 

@@ -1,4 +1,4 @@
-/* Weights of 8 bits: their blocks, those of rows, and the product of both in plain integers. */
+/* Weights of 8 bits: their blocks, those of rows, and the product of both in integers. */
 #include "math/loops/loops_names_priv.h"
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-/* The largest magnitude; not finite where one is not. */
+/* The largest magnitude; not finite if any value is not. */
 static float largest(const float x[BP_Q8_BLOCK])
 {
     uint32_t most = 0;

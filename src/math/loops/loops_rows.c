@@ -1,16 +1,17 @@
-/* A vector against rows of a table that are named by a list: what models of word vectors compute.
+/* Products of a vector with listed rows of a table, for models of word vectors.
  *
  * A row has `width` floats, a multiple of `lanes`. Float k of a row belongs to lane k % lanes; a
- * lane's products are added up in order, and lanes by halving the list of them, down to one. So
- * ranks that each hold a part of the lanes, and add up what they have by that tree, have the bits
- * of one. Products and sums are not fused. */
+ * lane's products are added up in order, and the lanes by recursive halving. So ranks that each
+ * hold a part of the lanes, and add their parts by that tree, get the bits of one rank. Products
+ * and sums are not fused. */
 #include "math/loops/loops_names_priv.h"
 
 /* `lanes` is a constant wherever this is inlined. */
 static inline __attribute__((always_inline)) float dot(const float *x, const float *row,
                                                        int64_t width, int lanes)
 {
-    float sums[LANES], halves[LANES / 2]; /* two lists: one in place is not vectorised */
+    float sums[LANES],
+        halves[LANES / 2]; /* two lists: compilers do not vectorise an in-place one */
 
     for (int i = 0; i < lanes; i++)
         sums[i] = x[i] * row[i];

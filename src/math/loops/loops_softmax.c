@@ -22,9 +22,9 @@ float LOOP(row_max)(const float *x, int64_t n)
 
 #define LOG2_E 1.44269504088896341f
 #define AHEAD  1024 /* floats: a page */
-#define BLOCK  2048 /* of a row: its exponentials find it in the first-level cache */
+#define BLOCK  2048 /* columns of a row: they stay in the L1 cache for the exponentials */
 
-/* The largest; a NaN may be lost: the sum of exponentials has it. */
+/* The largest; may miss a NaN, which the sum of exponentials shows. */
 static inline float largest(const float *x, int64_t n)
 {
     float lanes[LANES];
@@ -71,7 +71,7 @@ void LOOP(softmax_statistics)(float *max, double *sum, const float *x, int64_t n
             total *= (double)exp_of(top - here);
             top = here;
         }
-        if (top == -INFINITY) /* nothing to be summed: zeros, or what is not a number */
+        if (top == -INFINITY) /* no finite sum: zeros, or NaN */
             for (int64_t j = 0; j < count; j++)
                 total += x[i + j] == x[i + j] ? 0.0 : (double)x[i + j];
         else

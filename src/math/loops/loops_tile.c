@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void block(const bp_tile *t, int64_
 
 static inline __attribute__((always_inline)) void columns(const bp_tile *t, int64_t n, int wide)
 {
-    /* as few blocks as there can be, of about as many rows: few rows leave registers empty */
+    /* as few blocks as possible, of about equal rows: few rows leave registers empty */
     for (int64_t m = 0, rows; m < t->M; m += rows) {
         int64_t blocks = (t->M - m + ROWS - 1) / ROWS;
 

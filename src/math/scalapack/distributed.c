@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define GOOD_BLOCK 64
-#define ROOT       0 /* of the grid's communicator: who gets what is read */
+#define ROOT       0 /* rank in the grid's communicator that gets the rows read */
 
 static const int ONE = 1, ZERO = 0;
 
@@ -23,7 +23,7 @@ struct bp_grid {
     MPI_Comm comm;    /* borrowed */
     int system;       /* BLACS's handle of it */
     int context;      /* the grid of all ranks */
-    int root_context; /* only of the root; BLACS_NO_CONTEXT elsewhere */
+    int root_context; /* only on the root; BLACS_NO_CONTEXT elsewhere */
     int rows, columns, row, column;
     bool abandoned; /* an abandoned call still uses it, and its matrices */
 };
@@ -31,7 +31,7 @@ struct bp_grid {
 struct bp_distributed {
     bp_grid *grid;
     int64_t rows, columns;
-    int own_m, own_n; /* what this rank has of columns and of rows */
+    int own_m, own_n; /* this rank's numbers of columns and rows */
     int desc[DESC_COUNT];
     double *values; /* [own_n][own_m] */
 };
@@ -151,7 +151,7 @@ bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int
     matrix->own_n = numroc_(&n, &b, &grid->column, &ZERO, &grid->columns);
     describe(matrix->desc, grid->context, m, n, b, b, matrix->own_m);
     int64_t own = (int64_t)matrix->own_m * matrix->own_n;
-    if (own <= INT_MAX) /* ScaLAPACK's own places are 32 bits */
+    if (own <= INT_MAX) /* ScaLAPACK's indices are 32 bits */
         matrix->values = bp_try_alloc("math.distributed", own > 0 ? own : 1, sizeof(double));
     if (!matrix->values)
         err =
@@ -199,7 +199,7 @@ void bp_distributed_visit(bp_distributed *matrix, void *context,
     }
 }
 
-/* ---- what ranks have goes in, and comes out ---- */
+/* ---- data of ranks goes in and out ---- */
 
 bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int column_part)
 {
@@ -303,8 +303,8 @@ void bp_distributed_add_diagonal(bp_distributed *a, const double *values)
     bp_distributed_visit(a, (void *)(uintptr_t)values, add_to_diagonal);
 }
 
-/* (op(a) op(b))^T = op(b)^T op(a)^T: what ScaLAPACK sees is transposed already, so the operands
- * change places and keep their op. */
+/* (op(a) op(b))^T = op(b)^T op(a)^T: ScaLAPACK sees transposed matrices, so the operands swap
+ * places and keep their op. */
 void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *product)
 {
     const bp_distributed *a = product->a, *b = product->b;
@@ -347,9 +347,9 @@ typedef struct eigen_work {
     int64_t reals, integers;
 } eigen_work;
 
-/* More than pdsyevd asks for: it checks only for the needs of its first steps, and two of those
- * that it calls want more where blocks are large beside the matrix: pdlasrt (ScaLAPACK's issue 74)
- * and pdormtr. */
+/* More than pdsyevd asks for: it checks only for the needs of its first steps, and two routines
+ * that it calls need more if blocks are large relative to the matrix: pdlasrt (ScaLAPACK's issue
+ * 74) and pdormtr. */
 static eigen_work eigen_work_of(int64_t n, int64_t block, int64_t own_m, int64_t own_n,
                                 int64_t grid_columns)
 {
@@ -395,13 +395,14 @@ static bool all_finite(const double *values, int64_t n)
     return true;
 }
 
-/* All that pdsyevd uses besides the matrices: on the heap, for it may be abandoned. */
+/* Everything that pdsyevd uses except the matrices: on the heap, since the call may be
+ * abandoned. */
 typedef struct eigen_call {
     bp_distributed *a, *vectors;
     int n, reals, integers, info;
     double *values, *work;
     int *iwork;
-    int threads; /* of the caller: a thread beside it has OpenMP settings of its own */
+    int threads; /* the caller's: another thread has its own OpenMP settings */
 } eigen_call;
 
 static void eigen_call_free(eigen_call *call)
@@ -450,13 +451,13 @@ static void call_pdsyevd(void *context)
              call->iwork, &call->integers, &call->info, 1, 1);
 }
 
-/* Collective. The values are on all ranks then. */
+/* Collective. Copies the values to all ranks. */
 static bp_err finish_eigen(const eigen_call *call, double *values, MPI_Comm comm)
 {
     bp_err err = BP_OK;
 
     memcpy(values, call->values, (size_t)call->n * sizeof *values);
-    /* A matrix of one block is solved by the process that has it, which keeps the values. */
+    /* The process that has it solves a matrix of one block, and keeps the values. */
     bp_bcast_bytes(values, (int64_t)call->n * (int64_t)sizeof *values, ROOT, comm);
     if (call->info != 0 || !all_finite(values, call->n))
         err = BP_FAIL(BP_ERR_SOFTWARE, "math.no_eigenvectors",

@@ -2,14 +2,14 @@
  *
  * Matrices are row-major to the caller, as everywhere in bagpipe. Inside they are their own
  * transposes, column-major, and a grid of processes holds them block-cyclically; any number of
- * ranks will do (a prime number makes a grid of one row). Where bagpipe was built without ScaLAPACK
- * bp_grid_new says so, and nothing else is ever reached.
+ * ranks is allowed (a prime number makes a grid of one row). Without ScaLAPACK bp_grid_new returns
+ * an error, and no other function is ever called.
  *
- * Results are equal to rounding at any number of ranks, not in bits.
+ * Results at different numbers of ranks are equal up to rounding, not bitwise.
  *
- * Collective: all over the grid's communicator, with equal arguments on all its ranks except for
- * what is said to be a rank's own. Errors that are not said to be BP_ASSERTed are the same on all
- * ranks.
+ * Collective: all over the grid's communicator, with equal arguments on all its ranks unless
+ *             documented as a rank's own. Errors are the same on all ranks unless documented as
+ *             BP_ASSERTed.
  */
 #ifndef BP_MATH_SCALAPACK_DISTRIBUTED_H
 #define BP_MATH_SCALAPACK_DISTRIBUTED_H
@@ -24,7 +24,7 @@ typedef struct bp_grid bp_grid;
 typedef struct bp_distributed bp_distributed;
 typedef struct bp_placement bp_placement;
 
-/** "scalapack", or NULL: this build has none. Local. */
+/** "scalapack", or NULL in a build without it. Local. */
 const char *bp_distributed_library(void);
 
 /** All ranks of `comm` as a grid, as square as their number allows.
@@ -33,7 +33,7 @@ const char *bp_distributed_library(void);
  * Errors:     BP_ERR_CONFIG a build without ScaLAPACK; BP_ERR_SYSTEM no memory. *out NULL.
  */
 bp_err bp_grid_new(bp_grid **out, MPI_Comm comm);
-/** Nothing of an abandoned grid (bp_distributed_eigen) is freed, here and below. */
+/** An abandoned grid (bp_distributed_eigen) is not freed, here and below. */
 void bp_grid_free(bp_grid **grid);
 int bp_grid_rows(const bp_grid *grid);
 int bp_grid_columns(const bp_grid *grid);
@@ -48,7 +48,7 @@ bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int
 void bp_distributed_free(bp_distributed **matrix); /* local; NULL is accepted */
 /** Bytes of the fullest rank's part of a matrix over `ranks`, in blocks of a good size. Local. */
 int64_t bp_distributed_bytes(int64_t rows, int64_t columns, int ranks);
-/** Bytes that bp_distributed_eigen takes on the fullest rank of `ranks` for matrix, vectors and
+/** Bytes that bp_distributed_eigen takes on the fullest of `ranks` ranks for matrix, vectors and
  * workspace. Local. */
 int64_t bp_distributed_eigen_bytes(int64_t n, int ranks);
 
@@ -59,28 +59,27 @@ void bp_distributed_visit(bp_distributed *matrix, void *context,
                           void (*visit)(void *context, int64_t row, int64_t first, int64_t count,
                                         double *values));
 
-/** Where ranks have rows that they computed: parts of rows times parts of columns, each place taken
+/** The division of rows computed by ranks: parts of rows times parts of columns, each place taken
  * by one rank.
  *
- * row_part, column_part: this rank's own place, from 0; both -1: it has none.
+ * row_part, column_part: this rank's place, from 0; both -1 if it has no place.
  * Errors:     BP_ERR_SYSTEM no memory. Places that leave a hole are BP_ASSERTed.
  */
 bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int column_part);
 void bp_placement_free(bp_placement **placement);
 int bp_placement_row_parts(const bp_placement *placement);
 
-/** matrix = what the ranks have. With n columns, part c has [c w, (c + 1) w), w = n / (column
- * parts) rounded up, less at the end; and of the rows likewise.
+/** matrix = the ranks' parts. With n columns, part c has [c w, (c + 1) w), w = n / (column parts)
+ * rounded up, less at the end; the same for rows.
  *
- * Shapes:     own[rows of this rank's part][columns of its part]; not looked at where it has no
- *             place.
+ * Shapes:     own[rows of this rank's part][columns of its part]; not read if it has no place.
  */
 void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, const double *own);
 /** rows[count][columns] = rows [first, first + count) of the matrix, only on rank 0; on the other
  * ranks `rows` may be NULL. */
 void bp_distributed_read(const bp_distributed *matrix, int64_t first, int64_t count, double *rows);
 
-/** c += alpha x^T x, for x [k][n]; of c [n][n] only what is on and above the diagonal (column >=
+/** c += alpha x^T x, for x [k][n]; only the part of c [n][n] on and above the diagonal (column >=
  * row) is computed, here and below. ScaLAPACK's pdsyrk. */
 void bp_distributed_add_gram(bp_distributed *c, double alpha, const bp_distributed *x);
 /** a[i][i] += values[i]. */
@@ -95,27 +94,27 @@ typedef struct bp_distributed_product {
 void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *product);
 
 /** The inverse of a symmetric positive definite matrix by Cholesky's factorisation: a [n][n], of
- * which only column >= row is looked at, becomes upper triangular, a a^T being the inverse of what
- * it was; what is below the diagonal means nothing. ScaLAPACK's pdpotrf and pdtrtri.
+ * which only column >= row is read, becomes upper triangular with a a^T the inverse of the input;
+ * elements below the diagonal are undefined. ScaLAPACK's pdpotrf and pdtrtri.
  *
  * Errors:     BP_ERR_SOFTWARE it is not positive definite.
  */
 bp_err bp_distributed_invert(bp_distributed *a);
 
 /** Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors: row i of `vectors`
- * is the one of values[i], of unit length, its sign as the library leaves it. ScaLAPACK's pdsyevd.
+ * belongs to values[i], has unit length, and the library's sign. ScaLAPACK's pdsyevd.
  *
- * stop: asked on every rank about four times a second while the library computes; NULL: nobody
- * asks. Where it says true on any rank, all return BP_ERR_STOPPED within a second, and the library,
- * which nothing can interrupt, goes on beside them: the grid is abandoned, and the process can only
- * end (mesh/long_call.h). Where this MPI allows no two threads at a time, nobody asks.
+ * stop: called on every rank about four times a second while the library computes; may be NULL. If
+ * it returns true on any rank, all ranks return BP_ERR_STOPPED within a second. The library can't
+ * be interrupted and continues on its thread: the grid is abandoned, and the process can only end
+ * (mesh/long_call.h). Not called without MPI_THREAD_MULTIPLE.
  *
- * Shapes:     a [n][n], of which only column >= row is looked at, is destroyed; values[n], on all
+ * Shapes:     a [n][n], of which only column >= row is read, is destroyed; values[n], on all
  *             ranks; vectors [n][n] in blocks as a's.
  * Errors:     BP_ERR_SYSTEM no memory for its workspace; BP_ERR_SOFTWARE no convergence (values
  *             that are not finite); BP_ERR_STOPPED.
- * Source:     Tisseur and Dongarra 1999, "A parallel divide and conquer algorithm for the symmetric
- *             eigenvalue problem on distributed memory architectures".
+ * Source:     Tisseur and Dongarra 1999, "A parallel divide and conquer algorithm for the
+ *             symmetric eigenvalue problem on distributed memory architectures".
  */
 bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
                             bool (*stop)(void *context), void *context);

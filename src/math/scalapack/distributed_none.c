@@ -1,4 +1,4 @@
-/* A build without ScaLAPACK: there is no grid, and so nothing that takes one is ever reached. */
+/* A build without ScaLAPACK: there is no grid, so functions that take one are never called. */
 #include "math/scalapack/distributed.h"
 
 const char *bp_distributed_library(void)

@@ -1,6 +1,6 @@
-/* The parts of ScaLAPACK and BLACS that are called, as C sees them; no header of theirs is
- * installed. Fortran's CHARACTER arguments carry their lengths after all others; pdgemm and pdsyrk
- * are written in C and take none. */
+/* C declarations of the parts of ScaLAPACK and BLACS in use; they install no header. Fortran's
+ * CHARACTER arguments carry their lengths after all others; pdgemm and pdsyrk are written in C and
+ * take none. */
 #ifndef BP_MATH_SCALAPACK_SCALAPACK_PRIV_H
 #define BP_MATH_SCALAPACK_SCALAPACK_PRIV_H
 
@@ -11,7 +11,7 @@
 enum { DESC_TYPE, DESC_CONTEXT, DESC_M, DESC_N, DESC_MB, DESC_NB, DESC_RSRC, DESC_CSRC, DESC_LLD };
 #define DESC_COUNT       9
 #define DESC_DENSE       1  /* the value of DESC_TYPE */
-#define BLACS_NO_CONTEXT -1 /* in the descriptor of a matrix of which a rank has no part */
+#define BLACS_NO_CONTEXT -1 /* in the descriptor of a matrix without a part on this rank */
 
 int Csys2blacs_handle(MPI_Comm comm);
 void Cfree_blacs_system_handle(int handle);

@@ -1,4 +1,4 @@
-/* What blocks of every kind share: rows that go from step to step, the memory of products. */
+/* Shared by all blocks: rows carried from step to step, and the memory of products. */
 #include "nn/core/block.h"
 
 /* In training step s reads the rows of s - 1 and leaves those of s. */

@@ -1,6 +1,6 @@
-/* A convolution beside a block, over its input, and a norm of their sum. Tensor ranks hold all of
- * its parameters and share the rows out, or do all rows alike; the input's rows are gathered, since
- * a place reads its neighbours. */
+/* A convolution over a block's input, in parallel with the block, and a norm of their sum. Tensor
+ * ranks hold all of its parameters and share the rows out, or do all rows alike; the input's rows
+ * are gathered, since a place reads its neighbours. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
@@ -18,11 +18,11 @@ typedef struct convolution {
     bp_weight **maps; /* [G] */
 } convolution;
 
-/* What forward leaves for backward, of this rank's N rows, after what the inner block keeps. */
+/* Saved by forward for backward, for this rank's N rows, after the inner block's. */
 typedef struct states {
     float *x;      /* [N][C] the input */
     float *sums;   /* [N][C] what the activation reads */
-    float *before; /* [N][C] what the norm reads; then, backward, its gradient */
+    float *before; /* [N][C] the norm's input; then, backward, its gradient */
     float *mean, *rstd;
 } states;
 
@@ -33,7 +33,7 @@ typedef struct work {
     /* backward */
     float *dfolded;
     float *dsums; /* [N][C] */
-    float *again; /* [N][C] the activation's output, which is not read */
+    float *again; /* [N][C] the activation's output, not read */
     float *dx;    /* [B T][C] */
 } work;
 
@@ -81,7 +81,7 @@ static work alloc_work(const convolution *self, bp_arena *arena, const bp_pass *
     return w;
 }
 
-/* Scratch of the norm's backward pass: the gradient of what it left. */
+/* Scratch of the norm's backward pass: the gradient of its output. */
 static float *alloc_norm(const convolution *self, bp_arena *arena, int64_t N, float **sums)
 {
     float *dy = bp_arena_floats(arena, N * self->shape.C);
@@ -166,8 +166,8 @@ static int64_t length_of(const bp_pass *pass, int64_t example)
     return lengths ? lengths[example] : pass->T;
 }
 
-/* folded[count][C / G][K] of rows [first, first + count): what each tap of a row reads, 0 outside
- * of its text. */
+/* folded[count][C / G][K] of rows [first, first + count): the input of each tap of a row, 0
+ * outside of its text. */
 static void unfold(const convolution *self, const bp_pass *pass, float *folded, const float *all,
                    int64_t first, int64_t count, int64_t group)
 {
@@ -212,7 +212,7 @@ static void fold(const convolution *self, const bp_pass *pass, float *dx, const 
     }
 }
 
-/* Columns of a group, between its own rows and those of all columns. */
+/* Copies columns between a group's own rows and rows of all columns. */
 static void copy_group(const convolution *self, float *rows, float *one, int64_t count,
                        int64_t group, bool into_rows)
 {
@@ -332,7 +332,7 @@ static void convolution_forward(bp_block *block, bp_pass *pass, bp_activations *
 
 /* ---- backward ---- */
 
-/* w->dsums of the gradient of what the activation left. */
+/* w->dsums from the gradient of the activation's output. */
 static void backward_activation(const convolution *self, bp_pass *pass, const states *kept,
                                 const work *w, bp_row_range own)
 {
@@ -358,8 +358,8 @@ static void backward_activation(const convolution *self, bp_pass *pass, const st
     clear_padding(self, pass, w->dsums, own);
 }
 
-/* For a group, and the rows from `at` on of this rank's: gradients of its weight and of all
- * rows of the input. */
+/* For a group and this rank's rows from `at` on: gradients of the group's weight and of all rows
+ * of the input. */
 static void backward_rows(const convolution *self, const bp_pass *pass, const work *w,
                           const float *all, int64_t at, int64_t group)
 {
@@ -379,7 +379,7 @@ static void backward_rows(const convolution *self, const bp_pass *pass, const wo
     fold(self, pass, w->dx, w->dfolded, own.first + at, count, group);
 }
 
-/* The input's gradient gets that through the convolution. */
+/* Adds the gradient through the convolution to the input's. */
 static void backward_convolution(const convolution *self, bp_pass *pass, const states *kept,
                                  float *rows)
 {
@@ -394,7 +394,7 @@ static void backward_convolution(const convolution *self, bp_pass *pass, const s
     for (int64_t at = 0; at < own.count; at += ROWS)
         for (int64_t g = 0; g < self->shape.G; g++)
             backward_rows(self, pass, &w, all, at, g);
-    if (own.count < everything) /* a place's neighbours may be another rank's */
+    if (own.count < everything) /* a place's neighbours may be on another rank */
         bp_nn_sum(self->block.nn, pass, w.dx, C);
     bp_add(rows, w.dx + own.first * C, own.count * C);
     pass->scratch->used_bytes = mark;
@@ -470,7 +470,7 @@ void bp_convolution_new(bp_block **out, bp_block *inner, const bp_convolution_sh
     self->shape = *shape;
     self->maps = bp_alloc("nn.convolution", shape->G, sizeof(bp_weight *));
     self->weight = bp_group_add_matrix(group, "conv.weight", C, C / shape->G * shape->K, INIT_STD);
-    self->weight->decays = false; /* as taps elsewhere: of three dimensions in other programs */
+    self->weight->decays = false; /* three dimensions, as other programs have it */
     self->bias = bp_group_add_vector(group, "conv.bias", C, BP_INIT_ZERO);
     self->gain = bp_group_add_vector(group, "conv.ln.gain", C, BP_INIT_ONE);
     self->shift = bp_group_add_vector(group, "conv.ln.bias", C, BP_INIT_ZERO);

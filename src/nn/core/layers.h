@@ -7,62 +7,61 @@
 #include "math/kernels/cells.h"
 #include "nn/core/block.h"
 
-/* All constructors: *out is the caller's until it is given to a network; nn and params are
- * borrowed. Local. Ends the program when out of memory (bp_alloc). */
+/* All constructors: *out is the caller's until a network takes it; nn and params are borrowed.
+ * Local. Ends the program when out of memory (bp_alloc). */
 
-/** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
- * segments[its segment] (NULL: none; 0 of a batch that has none, and of a table of one row),
- * dropout. wte: this rank's rows of
- * [V][C], wpe [first_position + T][C], segments [S][C]; parts may have the same. */
+/** The part for one stream: item = scale wte[inputs] + wpe[first_position + position] (may be
+ * NULL) + segments[its segment] (may be NULL; segment 0 if the batch has no segments or the table
+ * one row), then dropout. wte: this rank's rows of [V][C], wpe [first_position + T][C], segments
+ * [S][C]; parts may share them. */
 typedef struct bp_embedding_part {
-    bp_param *wte, *wpe; /* borrowed; of the only part wte may be NULL: positions are added to the
-                            item as it is */
-    int item, stream;    /* of the activations, and of the batch */
+    bp_param *wte,
+        *wpe; /* borrowed; a single part may have wte NULL: positions are added to the item */
+    int item, stream;       /* item of the activations, stream of the batch */
     int64_t dropout_stream; /* its stream of dropout masks */
     bp_param *segments;     /* borrowed */
     int64_t first_position;
-    bool keeps_all;       /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
-    bool places_padding;  /* places after a text have the row of wpe before first_position, which
-                             learns nothing; else each its own */
-    int64_t tokens_after; /* this many places after a text hold tokens, which learn; others hold
-                              padding, whose vector does not */
+    bool keeps_all;       /* no dropout here: a norm precedes it (bp_row_layer_new) */
+    bool places_padding;  /* places after a text use the row of wpe before first_position, which is
+                             not trained; else each its own */
+    int64_t tokens_after; /* this many places after a text hold trained tokens; the others hold
+                             padding, whose vector is not trained */
     bool starts_with_padding; /* and so does a text's first place */
-    float scale;              /* of the tokens' vectors; 0: 1 */
-    const float *sinusoids;   /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
+    float scale;              /* scale of the tokens' vectors; 0: 1 */
+    const float *sinusoids;   /* [T][C], fixed positions instead of wpe. Borrowed; may be NULL */
 } bp_embedding_part;
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
-/** Columns of the tables of such a block, or of a series that begins with one; 0: it is another.
+/** Columns of the tables of such a block, or of a series that begins with one; 0 for other blocks.
  * Local. */
 int64_t bp_embedding_width(const bp_block *block);
-/** rows[count][width]: the word vectors of tokens of a stream, as they are before they are scaled;
- * scratch is as large. Collective over nn->tensor. */
+/** rows[count][width]: the word vectors of a stream's tokens, before scaling; scratch has the same
+ * size. Collective over nn->tensor. */
 void bp_embedding_rows(const bp_block *block, int stream, const int32_t *tokens, int64_t count,
                        float *rows, float *scratch);
 
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;
 
-/** Norms of queries and keys, by the root mean square, before they are rotated: none; of each head
- * by itself, with a gain [D] for all; of all heads together, with gains [H D] and [G D]. */
+/** Norms of queries and keys, by the root mean square, before rotation: none; per head, with a
+ * gain [D] for all; over all heads together, with gains [H D] and [G D]. */
 typedef enum bp_query_norm {
     BP_QUERY_NORM_NONE,
     BP_QUERY_NORM_HEADS,
     BP_QUERY_NORM_WHOLE
 } bp_query_norm;
 
-/** A mixture of experts in the place of the MLP: gated MLPs of inner width F, of which each row
- * goes through `chosen`. Shares are softmax(router.weight h) over all experts, in float32; the
- * chosen are those with the largest, of equal ones the first. What they give is summed in ascending
- * order of experts, each times its share. Ranks of nn->expert share the experts out: places travel
- * to those that hold the experts they chose, and back. Source: Shazeer et al. 2017; Jiang et al.
- * 2024, Mixtral.
+/** A mixture of experts instead of the MLP: gated MLPs of inner width F; each row goes through
+ * `chosen` of them. Shares are softmax(router.weight h) over all experts, in float32; the chosen
+ * have the largest shares, ties go to the first. Outputs are summed in ascending order of experts,
+ * each times its share. Ranks of nn->expert share the experts out: rows are sent to the ranks of
+ * their experts, and back. Source: Shazeer et al. 2017; Jiang et al. 2024, Mixtral.
  */
 typedef struct bp_expert_shape {
-    int64_t count;     /* 0: one MLP, whatever follows but `balance` */
+    int64_t count;     /* 0: one MLP; all fields below but `balance` are ignored */
     int64_t chosen;    /* count at most */
-    bool renormalised; /* shares of the chosen are divided by their sum */
-    bp_group *router;  /* its group: replicated and partial; borrowed */
-    bp_group *weights; /* and that of the experts' own; borrowed */
+    bool renormalised; /* the chosen shares are divided by their sum */
+    bp_group *router;  /* the router's group: replicated and partial; borrowed */
+    bp_group *weights; /* the experts' group; borrowed */
     /* The balance loss of all layers of a stack with experts together, over a micro-batch of N rows
      * (of all those layers, without padding): E sum_e n_e P_e / N^2, where n_e counts the rows that
      * choose e and P_e sums their shares before the choice. A micro-batch counts by its places
@@ -75,95 +74,94 @@ typedef struct bp_expert_shape {
     int64_t most;         /* of this many */
 } bp_expert_shape;
 
-/** What scores have besides the products of queries and keys: those of each with the other as it is
- * projected from a table of distances (bp_disentangled). */
+/** Further terms of scores: products of queries and of keys with projections of a table of
+ * distances (bp_disentangled). */
 typedef struct bp_layer_distances {
-    bp_param *table; /* [rows][C], whole on each tensor rank, of a group that is partial and to
-                        which this layer adds gradients; borrowed. NULL: scores have nothing */
-    bp_param *gain, *bias; /* of the norm that the table goes through; NULL: it does not */
+    bp_param *table; /* [rows][C], whole on each tensor rank, in a partial group to which this layer
+                        adds gradients; borrowed. NULL: no such terms */
+    bp_param *gain, *bias;           /* of the table's norm; NULL if it has no norm */
     int64_t rows, buckets, distance; /* bp_distances */
-    bool own; /* projections of their own, "attn.position.q" and "attn.position.k"; else those of
-                 queries and keys. They have biases */
+    bool own; /* separate projections "attn.position.q" and "attn.position.k", with biases; else
+                 those of queries and keys */
 } bp_layer_distances;
 
 /** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
-    int64_t C, H, F;          /* width, heads, inner width of the MLP. H 0: there is no attention
-                                 and no "ln1": of a layer that is only its MLP, after its norm */
-    int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
-    int64_t D;                /* width of a head; 0: C / H */
-    bool rms;                 /* norms by the root mean square, without biases */
-    bool no_norm_bias;        /* norms about the mean have none either */
-    float epsilon;            /* of the norms; 0: 1e-5 */
-    bool no_bias;             /* products have none; */
-    bool qkv_bias;            /* but those of q, k and v */
-    bool no_attention_bias;   /* attention's products have none */
+    int64_t C, H, F;   /* width, heads, inner width of the MLP. H 0: no attention and no "ln1", only
+                          the MLP after its norm */
+    int64_t G;         /* heads of keys and values, which heads share in groups; 0: H */
+    int64_t D;         /* width of a head; 0: C / H */
+    bool rms;          /* norms by the root mean square, without biases */
+    bool no_norm_bias; /* norms about the mean have no biases either */
+    float epsilon;     /* epsilon of the norms; 0: 1e-5 */
+    bool no_bias;      /* products have no biases; */
+    bool qkv_bias;     /* but those of q, k and v */
+    bool no_attention_bias;   /* attention's products have no biases */
     bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
                                  BP_SWIGLU down(silu(gate) up), with BP_GEGLU
                                  or BP_GEGLU_EXACT down(gelu(gate) up) */
-    bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
-                       added to it together */
-    bool one_norm;  /* of a parallel layer: both read through the same norm, "ln1" */
-    bool post_norm; /* norms follow the branches, which read the residual stream itself. Such a
-                       layer is not parallel */
-    bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
-                           it is added. Such a layer has norms before its branches too, and does not
-                           cross; */
-    bool closing_only;  /* but this one has no others: branches read the residual stream itself. It
-                           is not parallel */
+    bool parallel; /* attention and MLP both read the layer's input, each through its norm, and both
+                      are added to it */
+    bool one_norm; /* in a parallel layer: both read through the same norm, "ln1" */
+    bool post_norm; /* norms follow the branches, which read the residual stream itself. Not for a
+                       parallel layer */
+    bool closing_norms; /* each branch has its own norm, "attn.ln" and "mlp.ln", before it is added.
+                           Such a layer also has norms before its branches, and does not cross; */
+    bool closing_only; /* with closing norms only: branches read the residual stream itself. Not for
+                          a parallel layer */
     bool no_first_norm; /* attention reads the residual stream itself, without "ln1"; other norms
-                           are as they are. It has no post_norm, and is not parallel */
-    float branch_scale; /* of what is added to the residual stream; 0: 1 */
-    bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
-                        smaller */
-    float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
-    float score_cap; /* scores become cap tanh(score / cap); 0: they stay as they are */
-    bp_param *relative; /* [relative_buckets][H], this rank's heads: what a score of attention()
-                           gets by the bucket of its distance (math/attention/relative.h), of both
-                           sides where it sees_all; borrowed, of a group that this layer adds
-                           gradients to. NULL: nothing */
+                           are unchanged. Not with post_norm or a parallel layer */
+    float branch_scale; /* scale of the branches added to the residual stream; 0: 1 */
+    bool unscaled; /* scores are unscaled products of queries and keys; queries' initial weights are
+                      scaled instead */
+    float scale;   /* scale of scores, unless unscaled; 0: 1/sqrt(D) */
+    float score_cap; /* scores become cap tanh(score / cap); 0: no cap */
+    bp_param
+        *relative; /* [relative_buckets][H], this rank's heads: added to a score of attention() by
+                      the bucket of its distance (math/attention/relative.h), on both sides if it
+                      sees_all; borrowed; this layer adds gradients to its group. May be NULL */
     int64_t relative_buckets, relative_distance;
-    bp_layer_distances apart; /* of attention(): of a layer that sees_all, does not cross, and has
+    bp_layer_distances apart; /* for attention(), in a layer that sees_all, does not cross, and has
                                  as many heads of keys as heads, with biases */
     bool alibi; /* a score of attention() gets its head's slope times the key's offset from the
-                   query (math/attention/relative.h): of a layer that is causal, has no relative,
-                   and does not cross */
-    const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
-                                       NULL: they are not */
-    float clip; /* queries, keys and values of attention() are clipped to +- this after such norms,
-                   before they are rotated; 0: they are not */
+                   query (math/attention/relative.h). Only in a causal layer without `relative` that
+                   does not cross */
+    const struct bp_rotary
+        *rotary; /* queries and keys are rotated by their positions; borrowed; NULL: no rotation */
+    float clip;  /* queries, keys and values of attention() are clipped to +- this after such norms,
+                    before rotation; 0: no clip */
     bp_query_norm
         query_norm;        /* of attention(); "attn.q.ln.gain" and "attn.k.ln.gain" are then in */
-    bp_group *query_group; /* a replicated and partial group; borrowed. NULL where there are none */
+    bp_group *query_group; /* a replicated and partial group; borrowed. NULL without such norms */
     bp_expert_shape experts;
-    int64_t layers;    /* of the whole model: residual projections start at std / sqrt(2 layers) */
-    int64_t number;    /* of this layer, from 0 */
-    const char *stack; /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
-    int64_t first_dropout_stream; /* the first of its streams of dropout masks, of which it takes 3,
-                           and 5 where it crosses: 4 number + 1 where 0 is the embedding's */
-    int64_t window;   /* a position sees this many of the last ones, itself included, and with
-                         sees_all those up to half of this away; 0: all */
-    bool entmax;      /* attention's weights are the 1.5-entmax of scores */
-    bool sees_all;    /* not causal: a position sees all others of its sequence */
-    int item, stream; /* of the activations: what it works on, and whose places that has */
-    bool crosses;     /* between attention and MLP, it also attends to another item, */
+    int64_t
+        layers; /* layers of the whole model: residual projections start at std / sqrt(2 layers) */
+    int64_t number;               /* of this layer, from 0 */
+    const char *stack;            /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
+    int64_t first_dropout_stream; /* the first of its 3 streams of dropout masks, or 5 if it
+                                     crosses: 4 number + 1 if 0 is the embedding's */
+    int64_t window; /* a position sees this many of the last ones, itself included, or with sees_all
+                       those up to half of this away; 0: all */
+    bool entmax;    /* attention's weights are the 1.5-entmax of scores */
+    bool sees_all;  /* not causal: a position sees its whole sequence */
+    int item, stream; /* the item of the activations that it works on, and the item's stream */
+    bool crosses;     /* also attends to another item, between attention and MLP, */
     int source_item, source_stream;
 } bp_layer_shape;
 
-/** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
- * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
- * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
- * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
- * mlp.ln(down(f(up(ln2(h))))), without ln1 and ln2 with closing_only. Keys after a sequence's
- * length are not seen; of its own stream a layer that crosses, or has a window of last ones, is
- * only causal: there padding sees padding, as in the models whose losses the references are. Tensor
- * ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys each
- * have a copy of it. Adds its params to the groups: `split` is cut over tensor ranks, `whole` is
- * replicated. */
+/** h += out(attention(ln1(h))), for parallel branches together with the MLP's; if it crosses, h +=
+ * cross.out(attention of cross.ln(h) to the source, which has no norm here); h +=
+ * down(f(up(ln2(h)))). With post_norm h = ln1(h + out(attention(h))), h = cross.ln(h +
+ * cross.out(...)) where it crosses, and h = ln2(h + down(f(up(h)))). With closing_norms h +=
+ * attn.ln(out(attention(ln1(h)))), and h += mlp.ln(down(f(up(ln2(h))))), without ln1 and ln2 with
+ * closing_only. Keys after a sequence's length are not seen. A layer that crosses, or has a causal
+ * window, is only causal in its own stream: there padding sees padding, as in the reference
+ * models. Tensor ranks divide H and F. Where they do not divide G, each rank whose heads share a
+ * head of keys has a copy of it. Adds its params to the groups: `split` is cut over tensor ranks,
+ * `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
-/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.
- * Local. */
+/** Entries of its matrices over all tensor ranks: each is one multiplication per token. Local. */
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
 
 /** An operation on each row by itself: a product with an activation, a norm, dropout. */
@@ -174,37 +172,38 @@ typedef struct bp_row_shape {
     bool has_product; /* else I = O */
     bp_activation activation; /* after the product, of one number */
     float epsilon;            /* of the norm */
-    int64_t dropout_stream;   /* the stream of its dropout masks; BP_NO_DROPOUT: it has none */
+    int64_t dropout_stream;   /* the stream of its dropout masks, or BP_NO_DROPOUT */
     int item, stream;
-    bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
+    bool rms;               /* the norm is by the root mean square, without "NAME.ln.bias" */
     bool no_norm_bias;      /* nor has it that, about the mean */
     bool no_bias;           /* of the product */
-    float scale;            /* of what it leaves; 0: 1 */
-    bool linear;            /* nothing after the product except the norm */
+    float scale;            /* scale of its output; 0: 1 */
+    bool linear;            /* only the norm follows the product */
     bool no_norm;           /* and no norm */
-    bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
+    bp_param *gain, *shift; /* norm parameters of another such layer; borrowed. NULL: its own */
 } bp_row_shape;
 #define BP_NO_DROPOUT (-1)
 
-/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head, a
- * projection. All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its
- * params to the replicated group. Source: Devlin et al. 2019, BERT, as its published code has
- * it. */
+/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head,
+ * a projection. All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its
+ * params to the replicated group. Source: Devlin et al. 2019, BERT, following its published
+ * code. */
 void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape, bp_group *group);
 
 /** A head that classifies a whole example by its first place. */
 typedef struct bp_pooled_shape {
     int64_t C, classes;
-    int item, stream, term; /* the term has a target an example; a batch without it is unchanged */
+    int item, stream,
+        term; /* the term has one target per example; a batch without it is unchanged */
     int64_t dropout_stream; /* the stream of its dropout masks, between pooler and classes;
                                BP_NO_DROPOUT */
 } bp_pooled_shape;
 
-/** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being
- * an example's first row; other blocks follow, which read the same item. Adds "pooler.weight"
- * [C][C], "pooler.bias" [C], "class.weight" [classes][C], "class.bias" [classes] to the replicated
- * group. In training forward keeps only what it reads; backward computes the loss and all
- * gradients. Source: Devlin et al. 2019, section 3.1 (next sentence prediction). */
+/** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), where
+ * h is an example's first row; later blocks read the same item. Adds "pooler.weight" [C][C],
+ * "pooler.bias" [C], "class.weight" [classes][C], "class.bias" [classes] to the replicated group.
+ * In training forward keeps only its input; backward computes the loss and all gradients. Source:
+ * Devlin et al. 2019, section 3.1 (next sentence prediction). */
 void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *shape,
                         bp_group *group);
 
@@ -212,48 +211,49 @@ void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *
 typedef enum bp_pool { BP_POOL_NONE, BP_POOL_FIRST, BP_POOL_MEAN, BP_POOL_LAST } bp_pool;
 typedef struct bp_pooling_shape {
     int64_t C;
-    const char *norm; /* of the places' states, before all: its name; borrowed. NULL: none */
+    const char
+        *norm; /* name of the norm of the places' states, applied first; borrowed. NULL: no norm */
     bool rms, no_norm_bias;
     float epsilon;
-    bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
-                     of those before padding; NONE: each place keeps its own */
+    bp_pool pool; /* a text's state: that of its first place, of its last place before padding, or
+                     the mean before padding; NONE: each place keeps its own */
     bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
     bool gelu;    /* or GELU of that, as in ELECTRA's head, */
     bool relu;    /* or ReLU, as in DistilBERT's */
-    bool is_last; /* there is no head: outside training a text's state is what bp_pass.log_p gets */
-    int64_t dropout_stream; /* the stream of its dropout masks, after all; BP_NO_DROPOUT */
+    bool is_last; /* there is no head: outside training bp_pass.log_p gets a text's state */
+    int64_t dropout_stream; /* the stream of its dropout masks, applied last; BP_NO_DROPOUT */
     int item, stream;
 } bp_pooling_shape;
 
-/** hidden [B * T][C] becomes what the head of a task reads. Where places are pooled, the row of a
- * text's first place is the text's state then, and outside training all of its rows are. Adds
- * "NORM.gain", "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], as far as it has
- * them, to the replicated group. Source: Devlin et al. 2019, section 4.1; Radford et al. 2018,
- * section 3.2 (the last token). */
+/** hidden [B * T][C] becomes the input of a task's head. If places are pooled, the row of a text's
+ * first place becomes the text's state; outside training all its rows do. Adds "NORM.gain",
+ * "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], where present, to the replicated
+ * group. Source: Devlin et al. 2019, section 4.1; Radford et al. 2018, section 3.2 (the last
+ * token). */
 void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *shape,
                     bp_group *group);
 
-/** A head that gives each text a value, or finds a span of it. */
+/** A head that predicts a value of each text, or finds a span in it. */
 typedef struct bp_text_head_shape {
     int64_t C;
-    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and where it
-                         ends, one of each a text. Else one term, a value (bp_target_value) a text,
-                         of the row of its first place */
+    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and ends,
+                         one of each per text. Else one term with a value (bp_target_value) per
+                         text, from the row of its first place */
     bool unbiased;    /* without "task.bias" */
     int item, stream, term;
 } bp_text_head_shape;
 
-/** A Gaussian process in place of a head's linear map. */
+/** A Gaussian process instead of a head's linear map. */
 typedef struct bp_features_shape {
-    int64_t C, D, K;     /* width of a text's state; features; classes, C at most */
-    double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
+    int64_t C, D, K;     /* width of a text's state; features; classes, at most C */
+    double length_scale; /* scale of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
 } bp_features_shape;
 
-/** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes,
- * then, where K < C, the mean of v_k over classes, and zeros: task.weight phi, phi = sqrt(2/D)
+/** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, then,
+ * where K < C, the mean of v_k over classes, and zeros: task.weight phi, phi = sqrt(2/D)
  * cos(sngp.directions h + sngp.phases). Outside training they are divided by sqrt(1 + pi/8 v_k),
  * v_k = |R_k^T phi|^2, where sngp.factor holds the upper triangular R_k one below another, whose
- * R_k R_k^T is the covariance of the weights of class k; all 0: it is not known, and v_k = 0. Adds
+ * R_k R_k^T is the covariance of the weights of class k; all 0: it is unknown, and v_k = 0. Adds
  * "task.weight" [K][D] to the replicated group, and to `frozen`, replicated too, "sngp.directions"
  * [D][C], "sngp.phases" [D] and "sngp.factor" [K D][D]. Source: Liu et al. 2020, "Simple and
  * principled uncertainty estimation with deterministic deep learning via distance awareness", 3.1;
@@ -261,8 +261,8 @@ typedef struct bp_features_shape {
 void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
                             bp_group *group, bp_group *frozen);
 bool bp_is_random_features(const bp_block *block);
-/** A callback that sees features[n][D] and logits[n][K] of the texts of each pass outside training,
- * before variances are taken; NULL: no probe. Borrowed. Local. */
+/** Set a callback that sees features[n][D] and logits[n][K] of the texts of each pass outside
+ * training, before variances are computed; NULL: no probe. Borrowed. Local. */
 typedef struct bp_feature_watch {
     void (*see)(void *context, const float *features, const float *logits, int64_t n);
     void *context;
@@ -271,20 +271,20 @@ void bp_random_features_watch(bp_block *block, const bp_feature_watch *watch);
 /** R [D][D] of a class, to be written. Local. */
 float *bp_random_features_factor(bp_block *block, int64_t class);
 
-/** task.weight h + task.bias: squared error of a value; or cross-entropy of a softmax over all
- * places of a text, padding among them, for each end. pass->logprob, where term 0 has a target a
- * place: the text's value; or log p(a span begins where the first place's target says), and of the
- * second place's target log p(it ends there). pass->log_p: the value; or an outcome a place. Adds
+/** task.weight h + task.bias: squared error of a value; or, for each end, cross-entropy of a
+ * softmax over all places of a text, including padding. pass->logprob, if term 0 has a target per
+ * place: the text's value; or, for the first place, log p(a span begins at its target), and for
+ * the second, log p(it ends at its target). pass->log_p: the value; or one outcome per place. Adds
  * "task.weight" [1 or 2][C] and "task.bias" to the replicated group. Source: Devlin et al. 2019,
  * section 4.2 (spans). */
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
                       bp_group *group);
 
-/** Several blocks as one, which a pipeline does not cut. The series owns the blocks, which are of
- * one stream; in decoding one of them at most keeps something of sequences. */
+/** Several blocks as one, which a pipeline does not split. The series owns the blocks, all of one
+ * stream; in decoding at most one of them keeps a cache. */
 #define BP_SERIES_BLOCKS 4
 void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
-/** The first of such a block's; of another block itself. */
+/** The first block of a series; any other block itself. */
 const bp_block *bp_series_first(const bp_block *block);
 
 /** A convolution beside a block. */
@@ -297,37 +297,37 @@ typedef struct bp_convolution_shape {
 } bp_convolution_shape;
 
 /** hidden = conv.ln(inner(hidden) + f(dropout(convolution of hidden))), where a place reads K / 2
- * places to either side, as zeros outside of its text. Owns the inner block, a Transformer layer
- * that works on item 0. Adds "conv.weight" [C][C / G K], "conv.bias", "conv.ln.gain" and
- * "conv.ln.bias" [C] to the replicated group. Source: He et al. 2021, DeBERTa, as the published
- * code of its second version has it. */
+ * places on either side, zeros outside of its text. Owns the inner block, a Transformer layer that
+ * works on item 0. Adds "conv.weight" [C][C / G K], "conv.bias", "conv.ln.gain" and "conv.ln.bias"
+ * [C] to the replicated group. Source: He et al. 2021, DeBERTa, following the published code of
+ * its second version. */
 void bp_convolution_new(bp_block **out, bp_block *inner, const bp_convolution_shape *shape,
                         bp_group *group);
 
-/** What is between a generator and a discriminator. */
+/** The block between a generator and a discriminator. */
 typedef struct bp_replacement_shape {
-    bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */
+    bp_embedding_part embedding; /* embedding of the text with the generator's tokens, on item 0 */
     const bp_block *head;        /* bp_lm_head_new's, which reads item 0 too; borrowed */
-    int term;                    /* the head's: places with a target are those that are replaced */
-    int ids_item;                /* of one column, without a gradient: the tokens of each place */
+    int term;                    /* the head's: places with a target are replaced */
+    int ids_item; /* the item with each place's token, one column, without a gradient */
 } bp_replacement_shape;
 
-/** At places with a target of the head a token is drawn from its distribution, by the inverse of
- * the cumulated probabilities: in training a function of (seed, step, slot, place), else of (seed,
- * the example's tokens, place). Item 0 becomes the embedding of that text. No gradient goes back to
- * the head's rows. All rows are on each tensor rank (bp_model_family.whole_rows). Source: Clark et
- * al. 2020, section 3.1. */
+/** At each place with a target of the head it draws a token from the head's distribution, by
+ * inversion of the cumulative probabilities: in training a function of (seed, step, slot, place),
+ * else of (seed, the example's tokens, place). Item 0 becomes the embedding of that text. The
+ * head's rows get no gradient. All rows are on each tensor rank (bp_model_family.whole_rows).
+ * Source: Clark et al. 2020, section 3.1. */
 void bp_replacement_new(bp_block **out, const bp_nn *nn, const bp_replacement_shape *shape);
 
 /** A head that classifies each place. */
 typedef struct bp_binary_shape {
     int64_t C;
-    int stream, term; /* the term's targets are tokens; -1: not asked */
+    int stream, term; /* the term's targets are tokens; -1: not scored */
     int ids_item;     /* as above; 0: the tokens are the batch's inputs */
 } bp_binary_shape;
 
-/** Binary cross-entropy of sigmoid(replaced.weight h + replaced.bias), h being item 0, the label
- * whether a place's token is another one than its target. All rows are on each tensor rank. In
+/** Binary cross-entropy of sigmoid(replaced.weight h + replaced.bias), where h is item 0, and the
+ * label is whether a place's token differs from its target. All rows are on each tensor rank. In
  * training forward keeps only what it reads; backward computes the loss and all gradients. Adds
  * "replaced.weight" [1][C] and "replaced.bias" [1] to the replicated group. Source: Clark et al.
  * 2020, section 3.1. */
@@ -335,27 +335,27 @@ void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *
                         bp_group *group);
 
 /** The input of SpanBERT's boundary objective. */
-#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; nothing is asked after them */
+#define BP_BOUNDARY_PLACES 20 /* places of a span that have a number; later ones are not scored */
 typedef struct bp_boundary_shape {
     int64_t C;
     int item; /* of 3 C columns, after item 0, */
-    int term; /* whose places with a target, side by side, are the masked spans */
+    int term; /* runs of its places with a target are the masked spans */
 } bp_boundary_shape;
 
-/** The item's row of a place in a span becomes the states before and after the span, of item 0, and
- * after them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
- * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
- * their program has it: neighbouring spans are one. */
+/** The item's row of a place in a span becomes item 0's states before and after the span, followed
+ * by boundary.positions at the place's number in the span, from 0. Other rows are 0. Adds
+ * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2; as
+ * in their program, adjacent spans count as one. */
 void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
                      bp_group *group);
 
-/** A cell that is a graph. Node 0 is h' + c (tanh(h) - h'), h' being the state before, and c, h the
- * two halves of "input.weight" x + "hidden.weight" h'. Node i, from 1 on, is an edge (bp_node_edge)
- * from an earlier one, whose sums are rows [2 H (i - 1), 2 H i) of "nodes.weight" times that; or,
- * of a mixed cell, the sum of such edges from all earlier nodes with the same weight, each with
- * the shares softmax("mix"[edge]), edges in the order of nodes and then of where they come from;
- * all nodes then go through a batch normalisation without an affine map, over the sequences of a
- * micro-batch, of one position. The new state is the mean of the nodes from 1 on. There are no
+/** A cell that is a graph. Node 0 is h' + c (tanh(h) - h'), where h' is the previous state, and c,
+ * h are the two halves of "input.weight" x + "hidden.weight" h'. Node i, from 1 on, is an edge
+ * (bp_node_edge) from an earlier one, whose sums are rows [2 H (i - 1), 2 H i) of "nodes.weight"
+ * times that node. In a mixed cell, node i is the sum of such edges from all earlier nodes with
+ * the same weight, each with the shares softmax("mix"[edge]); edges are ordered by node, then by
+ * source. All nodes then get a batch normalisation without an affine map, per position, over the
+ * sequences of a micro-batch. The new state is the mean of the nodes from 1 on. There are no
  * biases. Source: Liu, Simonyan and Yang 2019, DARTS, section 2.1 and appendix A.1.2. */
 #define BP_CELL_NODES 16
 typedef struct bp_cell_graph {
@@ -364,8 +364,8 @@ typedef struct bp_cell_graph {
     struct {
         bp_cell_operation operation;
         int from;          /* 0 is node 0 */
-    } node[BP_CELL_NODES]; /* of node i at i - 1; of a mixed cell not read */
-    bp_group *mix; /* of a mixed cell: the replicated group of "h.NUMBER.mix" [edges][operations],
+    } node[BP_CELL_NODES]; /* of node i at i - 1; not read for a mixed cell */
+    bp_group *mix; /* for a mixed cell: the replicated group of "h.NUMBER.mix" [edges][operations],
                       and of its moments "h.NUMBER.mix.m" and "h.NUMBER.mix.v"; borrowed */
 } bp_cell_graph;
 /** Edges of such a cell. */
@@ -375,24 +375,24 @@ int bp_cell_graph_edges(const bp_cell_graph *graph);
 typedef struct bp_recurrent_shape {
     bp_recurrent_cell cell;
     bp_cell_graph graph; /* of BP_CELL_GRAPH */
-    int64_t I, H;        /* width of its inputs; of its state, which is its output */
+    int64_t I, H;        /* width of its inputs, and of its state, which is its output */
     int64_t number;      /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
                             "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
                             "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
                             after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n). A graph has
                             "h.NUMBER.input.weight", "h.NUMBER.hidden.weight", both of 2 gates (c h), and
                             "h.NUMBER.nodes.weight" [2 H nodes][H] */
-    int64_t dropout_stream; /* the stream of its outputs' dropout masks; the state is never dropped
-                     (Zaremba et al. 2014) */
-    bp_carry *second; /* of a mixed cell: h of passes over another text (bp_pass.second_text) */
-    bp_carry *h, *c;  /* what it carries from window to window, H columns each; c: only for an LSTM.
+    int64_t dropout_stream; /* the stream of its outputs' dropout masks; the recurrent state has no
+                               dropout (Zaremba et al. 2014) */
+    bp_carry *second; /* for a mixed cell: h of passes over another text (bp_pass.second_text) */
+    bp_carry *h, *c;  /* state carried from window to window, H columns each; c: only for an LSTM.
                          NULL: each window begins with zeros. Borrowed */
 } bp_recurrent_shape;
 
-/** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All
- * of it is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins
- * (truncated back-propagation through time). In decoding a sequence has one
- * state. Adds its params to the replicated group. */
+/** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. Not
+ * split over tensor ranks (bp_model_family.carries_state). Gradients stop at the start of a window
+ * (truncated back-propagation through time). In decoding a sequence has one state. Adds its params
+ * to the replicated group. */
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group);
 
@@ -401,32 +401,32 @@ typedef struct bp_state_space_shape {
     int64_t C, H, P, N; /* width; heads of P numbers; each number's states */
     int64_t G, K;       /* groups of heads that read the same B and C; taps of the convolution */
     float epsilon;      /* of both norms */
-    float least_step, most_step; /* of dt; most_step 0: there is no limit */
+    float least_step, most_step; /* bounds of dt; most_step 0: no bound */
     float branch_scale;          /* of what is added to hidden; 0: 1 */
     int64_t layers, number;      /* of the model; of this layer, from 0 */
     int64_t dropout_stream;      /* the stream of dropout masks */
-    bp_carry *taps, *states; /* of as many columns as the functions below say; NULL: windows begin
-                                with zeros. Borrowed */
+    bp_carry *taps, *states; /* with the columns of the functions below; NULL: windows begin with
+                                zeros. Borrowed */
 } bp_state_space_shape;
 
-/** hidden += out(norm(y silu(z))), y the scan (math/kernels/scan.h) of silu(convolution of x), B
- * and C likewise, with steps dt = softplus(dt + bias) and rates exp(decay); z, x, B, C, dt are
- * products of one norm of hidden. Tensor ranks divide H, and G divides it. In decoding a sequence
- * has one state. Adds to `split`, which is cut over tensor ranks, "h.NUMBER.z.weight" and
- * "x.weight" [H P][C], "dt.weight" [H][C], "out.weight" [C][H P], "x.taps" [H P][K], "x.bias" and
- * "gate.gain" [H P], "dt.bias", "decay" and "skip" [H]; to `whole`, which is replicated,
+/** hidden += out(norm(y silu(z))), where y is the scan (math/kernels/scan.h) of silu(convolution
+ * of x) with B and C, also convolved, steps dt = softplus(dt + bias) and rates exp(decay); z, x,
+ * B, C, dt are products of one norm of hidden. Tensor ranks divide H, and G divides H. In decoding
+ * a sequence has one state. Adds to `split`, which is cut over tensor ranks, "h.NUMBER.z.weight"
+ * and "x.weight" [H P][C], "dt.weight" [H][C], "out.weight" [C][H P], "x.taps" [H P][K], "x.bias"
+ * and "gate.gain" [H P], "dt.bias", "decay" and "skip" [H]; to `whole`, which is replicated,
  * "bc.weight" [2 G N][C], "bc.taps" [2 G N][K], "bc.bias" [2 G N] and "ln.gain" [C]. Source: Dao
  * and Gu 2024. */
 void bp_state_space_new(bp_block **out, const bp_nn *nn, const bp_state_space_shape *shape,
                         bp_group *split, bp_group *whole);
-/** Columns of what it carries on one of `tensors` ranks: rows of the convolution, and states. */
+/** Columns of its carried state on one of `tensors` ranks: rows of the convolution, and states. */
 int64_t bp_state_space_taps(const bp_state_space_shape *shape, int tensor_ranks);
 int64_t bp_state_space_states(const bp_state_space_shape *shape, int tensor_ranks);
 
 /** Words from their characters. */
-#define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
+#define BP_WORD_CHARACTERS 50  /* of a word, including markers and padding */
 #define BP_CHARACTERS      261 /* the 256 bytes, and markers: see BP_WORD_BEGIN */
-/** Markers: begin and end of a text, begin and end of a word, and padding after a word's end. */
+/** Markers: start and end of a text, start and end of a word, and padding after a word. */
 enum { BP_TEXT_BEGIN = 256, BP_TEXT_END, BP_WORD_BEGIN, BP_WORD_END, BP_WORD_PADDING };
 #define BP_WORD_FILTERS 16 /* widths, most */
 typedef struct bp_word_shape {
@@ -438,25 +438,24 @@ typedef struct bp_word_shape {
     } filters[BP_WORD_FILTERS]; /* `count` filters of `width` characters */
     int64_t highways;
     bool tanh;               /* the convolutions' activation; else ReLU */
-    bool projects;           /* where not, the filters are P together */
+    bool projects;           /* if false, the filters have P outputs in total */
     const float *characters; /* [V + 1][BP_WORD_CHARACTERS] initial values of the table; NULL:
                                 zeros. Borrowed */
-    bool twice;              /* a second item, of stream 1, for a direction of its own */
-    int second_term; /* which asks for it: outside training, if it is not asked for, its rows are
-                        0 */
+    bool twice;              /* a second item, of stream 1, for the other direction */
+    int second_term; /* the term of the second item: outside training its rows are 0 if that is not
+                        scored */
 } bp_word_shape;
 
-/** Items 0, and 1 where it has two: the vectors [B * T][P] of the words of streams 0 and 1. A
- * word's characters go through convolutions of several widths, the largest value of each over the
- * word, the activation, highway layers and a projection. Each word of a micro-batch is computed
- * once, however often it occurs, and with a gemm only for forward products once for all. The word
- * that is spelled as the end of a text (just BP_TEXT_END) is between texts: in stream 0 the last
- * row of the table, the begin of a text, is read in its place. Adds to `frozen` the table
- * "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th width "cnn.K.weight"
- * [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight" [F][F],
- * "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
- * "projection.weight" [P][F], "projection.bias"; F is all filters together. Source: Kim et al.
- * 2016; Peters et al. 2018; initial values are bilm-tf's. */
+/** Items 0, and 1 if it has two: the vectors [B * T][P] of the words of streams 0 and 1. A word's
+ * characters go through convolutions of several widths, the largest value of each over the word,
+ * the activation, highway layers and a projection. Each distinct word of a micro-batch is computed
+ * once; with a forward-only gemm, once overall. The word spelled as the end of a text (only
+ * BP_TEXT_END) separates texts: stream 0 reads the last row of the table, the start of a text,
+ * instead. Adds to `frozen` the table "characters" [V + 1][50], and to `whole` "char_embed"
+ * [261][D], for the K-th width "cnn.K.weight" [count][width D] and "cnn.K.bias", for highway K
+ * "highway.K.carry.weight" [F][F], "highway.K.carry.bias", "highway.K.transform.weight",
+ * "highway.K.transform.bias", and "projection.weight" [P][F], "projection.bias"; F is the total
+ * number of filters. Source: Kim et al. 2016; Peters et al. 2018; initial values are bilm-tf's. */
 void bp_word_characters_new(bp_block **out, const bp_nn *nn, const bp_word_shape *shape,
                             bp_group *frozen, bp_group *whole);
 
@@ -466,22 +465,22 @@ typedef struct bp_projected_lstm_shape {
                      outputs are the state, without a projection */
     const char
         *name; /* its params are "NAME.input.weight" [4 H][P], "NAME.hidden.weight" [4 H][P],
-                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, except for P = H,
+                  "NAME.bias" [4 H] (the forget gate's has 1 added) and, unless P = H,
                   "NAME.projection.weight" [P][H]. Gates: i, f, g, o. Borrowed for the call */
     float cell_clip, projection_clip; /* above 0 */
     bool from_end;                    /* it reads a window from its last place to its first */
     bool skips;                       /* its input is added to its output */
-    bool drops_output;                /* dropout after it too; its input is always dropped */
+    bool drops_output;                /* dropout after it too; its input always has dropout */
     int64_t dropout_stream;           /* the first of its two streams of dropout masks */
-    int item, stream, term;  /* of the activations; whose places they have; of the objective: where
-                                that term is not asked for, outside training, a layer that reads from
-                                the end leaves its rows as they are */
-    bp_carry *state, *cells; /* what it carries from window to window, P and H columns. NULL: each
+    int item, stream, term;  /* the item of the activations, its stream, and its term of the
+                                objective. Outside training, if that is not scored, a layer that
+                                reads from the end leaves its rows unchanged */
+    bp_carry *state, *cells; /* state carried from window to window, P and H columns. NULL: each
                                 window begins with zeros. Borrowed */
 } bp_projected_lstm_shape;
 
-/** hidden [B * T][P] becomes the states [B * T][P], with its input added where it skips. All of it
- * is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins. It
+/** hidden [B * T][P] becomes the states [B * T][P], with its input added if it skips. Not split
+ * over tensor ranks (bp_model_family.carries_state). Gradients stop at the start of a window. It
  * does not decode. Adds its params to the replicated group. Source: Sak et al. 2014, section 2.1,
  * without peepholes; the clips and their gradients are TensorFlow's (LSTMCell). */
 void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_lstm_shape *shape,
@@ -490,79 +489,80 @@ void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_l
 /** The hidden layer of a feed-forward language model. */
 typedef struct bp_feedforward_shape {
     int64_t E, H;           /* width of a word vector; units */
-    int64_t words;          /* that a row looks at: its own, and those before it */
-    bool direct;            /* the word vectors go on too, after the units */
+    int64_t words;          /* words that a row reads: its own, and those before it */
+    bool direct;            /* the word vectors are output too, after the units */
     int64_t dropout_stream; /* the stream of its units' dropout masks */
-    bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL
-                         where words = 1. Borrowed */
+    bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL if
+                         words = 1. Borrowed */
 } bp_feedforward_shape;
 
-/** hidden [B * T][E] becomes [B * T][H], or [H + words E] where connections are direct: tanh(weight
- * x + bias), x being the vectors of a row's words, the latest first (0 before the window begins),
- * and after it x. Item 0 of the activations; all of it is on each tensor rank
- * (bp_model_family.unlimited). Adds its params "hidden.weight" [H][words E] and "hidden.bias" [H]
- * to the replicated group. Source: Bengio et al. 2003, section 2. */
+/** hidden [B * T][E] becomes [B * T][H], or [H + words E] with direct connections: tanh(weight x +
+ * bias), followed by x, the vectors of a row's words, latest first (0 before the window). Item 0
+ * of the activations; not split over tensor ranks (bp_model_family.unlimited). Adds its params
+ * "hidden.weight" [H][words E] and "hidden.bias" [H] to the replicated group. Source: Bengio et
+ * al. 2003, section 2. */
 void bp_feedforward_layer_new(bp_block **out, const bp_nn *nn, const bp_feedforward_shape *shape,
                               bp_group *group);
 
 /** A prior network: logits are the logarithms of a Dirichlet's parameters. All 0: a softmax. */
 typedef struct bp_dirichlet_shape {
-    double precision; /* that training asks for, of a text in the domain */
-    double smoothing; /* the share of each class that is not the text's */
-    int64_t classes;  /* over all tensor ranks; as a target: a text outside the domain */
+    double precision; /* target in training for a text in the domain */
+    double smoothing; /* the share of each class other than the text's */
+    int64_t classes;  /* number of classes, over all tensor ranks; as a target: a text outside the
+                         domain */
 } bp_dirichlet_shape;
 
 /** The input of a head, and its loss term. */
 typedef struct bp_head_shape {
-    const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
+    const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL if it has no norm */
     bp_param *bias;   /* of the logits, this rank's part of [V] (bp_vocab_share,
                          bp_group_add_vector_part); borrowed. NULL: none */
     bool rms;         /* by the root mean square */
     float epsilon;    /* 0: 1e-5 */
     int item, stream, term;
-    bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
-                    are scored, and no others */
+    bool sparse; /* some targets may be -1, or there is one per example: training uses only scored
+                    rows */
     bool passes_on; /* other blocks follow, which read the same item */
-    bool twice;     /* it reads another item too, of as many places and columns, and is asked for
-                       another term: of two directions */
+    bool twice; /* two directions: it also reads another item, with as many places and columns, for
+                   another term */
     int second_item, second_term;
-    float cap;                    /* logits become cap tanh(logit / cap), of one softmax; 0: they
-                                     stay as they are */
-    float scale;                  /* of logits, of one softmax; 0: 1 */
-    bool entmax;                  /* outcomes are the 1.5-entmax of logits, and the loss is its own
-                                     (math/kernels/entmax.h): it goes with one softmax */
-    bp_dirichlet_shape dirichlet; /* whose loss training takes; it goes with one softmax */
-    int64_t softmaxes;            /* that are mixed (softmax_mixture_priv.h); 0, 1: one */
-    bp_group *mixture; /* where softmaxes > 1: it is given "head.states.weight" [K C][C] and
+    float cap;   /* logits become cap tanh(logit / cap), for a single softmax; 0: no cap */
+    float scale; /* of logits, of one softmax; 0: 1 */
+    bool entmax; /* outcomes are the 1.5-entmax of logits, with its own loss
+                    (math/kernels/entmax.h); only for a single softmax */
+    bp_dirichlet_shape
+        dirichlet;     /* the prior network's loss in training; only for a single softmax */
+    int64_t softmaxes; /* number of mixed softmaxes (softmax_mixture_priv.h); 0, 1: one */
+    bp_group *mixture; /* if softmaxes > 1: gets "head.states.weight" [K C][C] and
                           "head.priors.weight" [K][C], cut by rows over tensor ranks */
 } bp_head_shape;
 #define BP_HEAD_SOFTMAXES 64 /* the most */
 
 /** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over
- * tensor ranks, by chunks of rows: the logits never exist whole. A target a place is that of its
- * row; a target an example is that of the row of its first place. wte: this rank's rows of [V][C],
- * tied to an embedding or not. In training forward keeps only its input; backward computes the loss
- * and all gradients at once. */
+ * tensor ranks, by chunks of rows: all logits never exist at once. A target per place belongs to
+ * that place's row, a target per example to the row of its first place. wte: this rank's rows of
+ * [V][C], possibly tied to an embedding. In training forward keeps only its input; backward
+ * computes the loss and all gradients at once. */
 void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
                     bp_group *whole);
 
 /** The head's pieces, for callers that need more than a target's probability. `head` is of
  * bp_lm_head_new. Local.
  *
- * The final norm: normed[rows][C] is what the vocabulary's matrix is applied to; in place is
- * allowed. */
+ * The final norm: normed[rows][C] is the input of the vocabulary's matrix; may be in place. */
 void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, int64_t rows);
-/** This rank's rows of the vocabulary as a linear map; NULL where it has none. Borrowed. */
+/** This rank's rows of the vocabulary as a linear map; NULL if it has no rows. Borrowed. */
 const bp_weight *bp_lm_head_map(const bp_block *head);
-/** The logits' bias, of this rank's rows of the vocabulary; NULL: none. Borrowed. */
+/** The logits' bias for this rank's rows of the vocabulary; may be NULL. Borrowed. */
 const float *bp_lm_head_bias(const bp_block *head);
-/** logits[rows][V here] of rows after the norm, by a map of as many rows as the head's own; of a
- * mixture of softmaxes, and of entmax, the natural logs of its probabilities, whose softmax is the
- * distribution (below -200 where a probability is 0). Collective over nn->tensor of such heads. */
+/** logits[rows][V here] of rows after the norm, by a map with as many rows as the head's own. For
+ * a mixture of softmaxes, and for entmax, the natural logs of the probabilities, whose softmax is
+ * the distribution (below -200 where a probability is 0). Collective over nn->tensor of such
+ * heads. */
 void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits,
                        const float *hidden, int64_t rows);
-/** The map as plain values [V here][C]. Borrowed. NULL where products read a
- * copy of them, and they were not to be kept before they were loaded. */
+/** The map as plain values [V here][C]. Borrowed. NULL if products read a copy, and keeping the
+ * values was not requested before loading. */
 const float *bp_lm_head_values(const bp_block *head);
 void bp_lm_head_keep_values(const bp_block *head);
 
@@ -570,8 +570,8 @@ void bp_lm_head_keep_values(const bp_block *head);
  * padding). */
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 
-/** Scored rows are filled up to a multiple of this many before they meet the vocabulary, so that
- * products see few shapes; `most` is the capacity. */
+/** Scored rows are padded to a multiple of this before the vocabulary's products, so that these
+ * see few shapes; `most` is the capacity. */
 #define BP_HEAD_ROW_CLASS 64
 int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 
@@ -581,9 +581,9 @@ int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
 /** sums[V here] += the columns of dlogits, in row order: a bias's gradient. Local. */
 void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
-/** log p(target) of row r, from these: the only formula, so that all callers get the same bits. */
+/** log p(target) of row r, from these: one formula, so that all callers get the same bits. */
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
-/** The same of any outcome of row r, of which this is the logit. */
+/** The same for any outcome of row r, given its logit. */
 double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);
 
 #endif

@@ -15,7 +15,7 @@ struct bp_lora {
     bp_param *a[3], *b[3]; /* the A's are contiguous: [all][ins] */
     bp_gemm *gemm;
     const float *base;
-    float *merged; /* [outs][ins]; NULL: they are merged into the base */
+    float *merged; /* [outs][ins]; NULL if merged into the base */
     float *joined; /* [outs][all] scale B of each weight, 0 elsewhere: u = dy joined */
     bp_weight *down, *up;
 };
@@ -169,7 +169,7 @@ static lora_work alloc_work(const bp_lora *self, bp_arena *arena, const bp_gemm 
     return work;
 }
 
-/* The blocks of db that are of a weight's own A. */
+/* The blocks of db that belong to a weight's own A. */
 static void add_db(const bp_lora *self, const float *db)
 {
     for (int k = 0; k < self->product.count; k++)
@@ -184,7 +184,7 @@ void bp_lora_backward(bp_lora *self, bp_arena *scratch, const bp_operand *dy, co
     size_t mark = scratch->used_bytes;
     lora_work work = alloc_work(self, scratch, self->gemm, dy->rows);
 
-    if (!self->b[0]->gradient) { /* only the input's is wanted, and that is of the sum of both */
+    if (!self->b[0]->gradient) { /* only the input's gradient is needed, from the sum of both */
         scratch->used_bytes = mark;
         return;
     }

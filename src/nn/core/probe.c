@@ -1,6 +1,5 @@
-/* What a probe is shown: activations after a block, weights of attention, what an MLP reads, and
- * what its activation leaves. Called
- * by blocks at work. */
+/* Data for a probe: activations after a block, weights of attention, and an MLP's inputs and
+ * activation outputs. Called by running blocks. */
 #include "nn/core/block.h"
 
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations)

@@ -17,7 +17,7 @@ typedef struct row_layer {
     bp_weight *map;
 } row_layer;
 
-/* What forward leaves for backward, of this rank's N rows. */
+/* Saved by forward for backward, for this rank's N rows. */
 typedef struct states {
     float *x;        /* [N][I] what the product reads */
     bp_operand sums; /* [N][O] what the activation reads */
@@ -54,7 +54,7 @@ static states alloc_saved(const row_layer *self, bp_arena *arena, int64_t N)
 /* Scratch of the product, forward and backward. */
 typedef struct product_work {
     bp_operand x;  /* [N][I] */
-    bp_operand y;  /* [N][O] of backward: the activation's output, which is not read, */
+    bp_operand y;  /* [N][O] in backward: the activation's output, not read, */
     bp_operand dy; /* and its input's gradient */
     float *biases;
 } product_work;
@@ -207,7 +207,7 @@ static void row_forward(bp_block *block, bp_pass *pass, bp_activations *activati
     pass->scratch->used_bytes = mark;
 }
 
-/* dx of the rows that entered, from the gradient `dy` of what the norm read. */
+/* dx of the input rows, from the gradient `dy` of the norm's input. */
 static void backward_product(const row_layer *self, bp_pass *pass, const states *kept,
                              const float *dy, float *dx)
 {
@@ -228,7 +228,7 @@ static void backward_product(const row_layer *self, bp_pass *pass, const states 
     bp_nn_backward_weight(self->block.nn, self->weight, 1, &work.dy, &work.x);
 }
 
-/* The gradient of what the norm read, from work->dy, which is that of what it left. */
+/* The gradient of the norm's input, from that of its output, work->dy. */
 static const float *backward_norm(const row_layer *self, const states *kept, norm_work *work,
                                   float *rows, int64_t N)
 {

@@ -70,7 +70,7 @@ const bp_block *bp_block_inner(const bp_block *block)
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
-    bp_heartbeat_progress(); /* a batch may take minutes, a block of it none */
+    bp_heartbeat_progress(); /* a batch may take minutes, a block never */
     bp_pass_go_by(pass, block->stream);
     block->ops->forward(block, pass, activations, saved);
     bp_probe_activations(pass, activations);

@@ -1,5 +1,5 @@
-/* Blocks one after another as one: what must be on one pipeline stage. Made by models/task/task.c
- * and models/stack/stack.c. */
+/* Several blocks as one, which must be on one pipeline stage. Made by models/task/task.c and
+ * models/stack/stack.c. */
 #include "base/err.h"
 #include "nn/core/layers.h"
 
@@ -72,7 +72,7 @@ static void series_refresh(bp_block *block)
         self->parts[k]->ops->refresh(self->parts[k]);
 }
 
-/* Where each part's memory is in that of all. */
+/* The offset of each part's memory in the whole. */
 static void find_memory(const series *self, const bp_pass *pass, void *saved,
                         void *of[BP_SERIES_BLOCKS])
 {
@@ -121,7 +121,7 @@ static bool series_repeat(const bp_block *block, const bp_extent *all, const bp_
     return can;
 }
 
-/* One of its parts keeps something of sequences, at most: the memory is that part's. */
+/* At most one part keeps a cache of sequences: the memory is that part's. */
 static bool series_cache(const bp_block *block, int64_t slots, int64_t capacity,
                          bp_cache_need *need)
 {

@@ -1,6 +1,6 @@
 /* A block whose result learns from the states of a teacher's layer. The inner block is unchanged;
- * backward compares first, and then runs the inner block's. Called by models/network/dropconnect.c
- * and models/network/stages.c. */
+ * backward compares first, and then runs the inner block backward. Called by
+ * models/network/dropconnect.c and models/network/stages.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -135,7 +135,7 @@ static double squared_error(float *y, const float *s, int64_t columns, double sc
     return sum / (double)columns;
 }
 
-/* 1 - y s / (|y| |s|); where one of both is 0, that is 1, and has no gradient. */
+/* 1 - y s / (|y| |s|); if either norm is 0, it is 1 without a gradient. */
 static double cosine_distance(float *y, const float *s, int64_t columns, double scale)
 {
     double yy = 0, ss = 0, ys = 0;

@@ -1,5 +1,5 @@
-/* A vocabulary split over tensor ranks: which rank has which rows, and softmax statistics over all
- * of it. */
+/* A vocabulary split over tensor ranks: the distribution of its rows, and softmax statistics over
+ * all of it. */
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"

@@ -1,5 +1,5 @@
-/* A head that predicts for each place whether its token is another one than the text's: a logistic
- * regression. Tensor ranks do all rows alike. Called by models/electra/electra.c. */
+/* A head that predicts for each place whether its token differs from the text's: a logistic
+ * regression. Each tensor rank computes all rows. Called by models/electra/electra.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
@@ -20,7 +20,7 @@ static const binary_head *head_of(const bp_block *block)
     return (const binary_head *)block;
 }
 
-/* What forward leaves for backward, of all rows. */
+/* Saved by forward for backward, for all rows. */
 typedef struct states {
     float *x, *ids; /* [B * T][C], [B * T] */
 } states;
@@ -38,7 +38,7 @@ static size_t binary_saved(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-/* A logit of each row, and the ids where nothing is saved. */
+/* A logit for each row, and the ids if nothing is saved. */
 static size_t binary_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     (void)training;
@@ -71,8 +71,8 @@ static double logit_of(const binary_head *self, const float *x)
     return sum;
 }
 
-/* logits[r] become what the loss changes by with them: sigmoid(logit) - label. The loss, -log of
- * the label's probability, is added in row order. */
+/* logits[r] become the loss's derivatives: sigmoid(logit) - label. The loss, -log of the label's
+ * probability, is added in row order. */
 static void to_gradients(const binary_head *self, bp_pass *pass, const float *x, const float *ids,
                          float *logits)
 {

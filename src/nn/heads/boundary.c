@@ -1,6 +1,6 @@
-/* What SpanBERT's boundary objective looks at: for each place of a masked span the states before
- * and after the span, and the place's number in it. The spans are the runs of places that a loss
- * term asks for. A block of BERT's family. Called by models/bert/bert.c. */
+/* Inputs of SpanBERT's boundary objective: for each place of a masked span the states before and
+ * after the span, and the place's number in it. The spans are the runs of places that a loss term
+ * scores. A block of BERT's family. Called by models/bert/bert.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
@@ -27,7 +27,7 @@ static size_t boundary_saved(const bp_block *block, const bp_extent *most)
     return 0;
 }
 
-/* All rows of the states (or of their gradients), where this rank has but some of them. */
+/* All rows of the states (or of their gradients), if this rank has only some of them. */
 static float *alloc_all(const boundary *self, bp_arena *arena, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T;
@@ -65,8 +65,8 @@ static void boundary_refresh(bp_block *block)
     (void)block;
 }
 
-/* The rows before and after the run of asked places that contains row r, and its number there;
- * false: it is not asked for, or an example's end cuts the run off. */
+/* The rows before and after the run of scored places that contains row r, and its number there;
+ * false if it is not scored, or an example's end cuts the run. */
 typedef struct ends {
     int64_t before, after, number;
 } ends;
@@ -119,7 +119,7 @@ static void boundary_forward(bp_block *block, bp_pass *pass, bp_activations *act
     pass->scratch->used_bytes = mark;
 }
 
-/* Rows in their order, so that sums have one. */
+/* Rows in order, so that sums have a fixed order. */
 static void boundary_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
                               void *saved)
 {

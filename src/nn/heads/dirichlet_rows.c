@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-/* What row r is to be: of a class its own share and the smoothing's, outside the domain flat. */
+/* The target of row r: for a class, its own share plus the smoothing's; outside the domain,
+ * flat. */
 static double beta_of(const bp_dirichlet_shape *shape, int32_t target, int64_t k)
 {
     double least = shape->smoothing;

@@ -5,10 +5,10 @@
 
 #include "nn/core/layers.h"
 
-/** loss[rows] = KL(what the target says || the row's Dirichlet), 0 of a row without a target. max
- * and sums are those of bp_logit_statistics. The target `classes` is a text outside the domain.
- * Collective over `tensor`, with equal targets. Source: Malinin and Gales 2018, "Predictive
- * uncertainty estimation via prior networks", eq. 12. */
+/** loss[rows] = KL(the target's Dirichlet || the row's Dirichlet), 0 for a row without a target.
+ * max and sums are those of bp_logit_statistics. The target `classes` marks a text outside the
+ * domain. Collective over `tensor`, with equal targets. Source: Malinin and Gales 2018,
+ * "Predictive uncertainty estimation via prior networks", eq. 12. */
 void dirichlet_rows_forward(double *loss, const bp_dirichlet_shape *shape, const bp_logit_rows *in,
                             const float *max, const double *sums, MPI_Comm tensor);
 /** logits[rows][V here] become weight times the derivative of the loss. Local. */

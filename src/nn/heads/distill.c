@@ -28,7 +28,7 @@ static void multiply(float *to, const float *from, float factor, int64_t n)
         to[i] = factor * from[i];
 }
 
-/* work->work, logits at the temperature, becomes weight softmax; their statistics stay. */
+/* work->work, logits at the temperature, becomes weight softmax; the statistics are kept. */
 static void take_softmax(const bp_distill_work *work, const bp_distilled *rows, float weight,
                          MPI_Comm tensor)
 {
@@ -64,7 +64,7 @@ static void dot_rows(double *sums, const float *q, const float *z, int64_t rows,
     }
 }
 
-/* A member's logits, of rows that were put together run by run; those that are not scored are 0. */
+/* A member's logits for gathered rows, run by run; those of rows that are not scored are 0. */
 static void ask(const bp_teacher *teacher, int member, const bp_pass *pass,
                 const bp_distilled *rows, float *logits)
 {

@@ -5,18 +5,18 @@
 
 #include "nn/core/block.h"
 
-/** A teacher of one or several members, whose mean of probabilities is learned. */
+/** A teacher of one or several members; the head learns their mean probabilities. */
 typedef struct bp_teacher bp_teacher;
 struct bp_teacher {
     int members;
     double temperature; /* t: of both models' logits */
-    double weight;      /* w: of the soft targets' loss, 1 - w of the other one's */
-    /** logits[rows][V here] of a member for places [first, first + rows) of the examples from batch
-     * slot `slot` on, each of T. No MPI. */
+    double weight;      /* w: weight of the soft targets' loss; the other one's is 1 - w */
+    /** logits[rows][V here] of a member for places [first, first + rows) of the examples from
+     * batch slot `slot` on, each with T places. No MPI. */
     void (*logits)(const bp_teacher *teacher, int member, int64_t slot, int64_t T, int64_t first,
                    int64_t rows, float *logits);
     double states_weight; /* of the loss of states beside both */
-    bool cosine;          /* that is 1 - cosine, in place of the mean squared error */
+    bool cosine;          /* the loss is 1 - cosine instead of the mean squared error */
     /** [rows][columns] of match `match`: the states of the examples from batch slot `slot` on, each
      * of T places, from row `row` on. No MPI. */
     const float *(*states)(const bp_teacher *teacher, int match, int64_t slot, int64_t T,
@@ -27,21 +27,22 @@ struct bp_teacher {
 #define BP_STATE_MATCHES 32
 typedef struct bp_state_matches {
     int64_t count, columns;          /* of the teacher's states */
-    int64_t layer[BP_STATE_MATCHES]; /* of the model, each once; 0: what is before the first one */
+    int64_t layer[BP_STATE_MATCHES]; /* of the model, each once; 0: the input of the first one */
 } bp_state_matches;
 
-/** One of them, for the block that leaves its states. */
+/** One of them, for the block that computes its states. */
 typedef struct bp_state_match {
     int number;         /* bp_teacher.states' */
     int64_t layer;      /* for the projection's name */
     int64_t C, columns; /* the model's and the teacher's */
 } bp_state_match;
 
-/** `inner` (taken over), whose result, item 0, is compared with the teacher's states in training:
- * with h a row of it, W the projection (the identity where C = columns) and s the teacher's row,
- * the row's loss is |h Wt - s|^2 / columns, or 1 - cos(h Wt, s). pass->states_loss adds up those of
- * the places that are not padding; pass->states_weight is what one counts in the gradient. Adds
- * "distill.LAYER.weight" [columns][C] to the replicated group, which is NULL where C = columns.
+/** Wraps `inner` (taken over), and compares its result, item 0, with the teacher's states in
+ * training: with h a row of it, W the projection (the identity where C = columns) and s the
+ * teacher's row, the row's loss is |h Wt - s|^2 / columns, or 1 - cos(h Wt, s). pass->states_loss
+ * adds up those of the places that are not padding; pass->states_weight is the weight of one in
+ * the gradient. Adds "distill.LAYER.weight" [columns][C] to the replicated group, which is NULL
+ * where C = columns.
  * Source: Jiao et al. 2020, TinyBERT, equation 8; Sanh et al. 2019, DistilBERT, section 2. */
 void bp_state_match_new(bp_block **out, bp_block *inner, const bp_state_match *match,
                         bp_group *group);
@@ -51,11 +52,11 @@ typedef struct bp_distilled {
     float *logits;          /* [rows][V] the student's */
     const int32_t *targets; /* [rows] -1: not scored */
     int64_t first_place, rows, V, first;
-    const int32_t *places; /* [rows] of rows that were put together: of scored ones; NULL: rows are
-                              places from first_place on */
+    const int32_t
+        *places; /* [rows] places of the gathered rows; NULL: rows are places from first_place on */
 } bp_distilled;
 
-/** Scratch of this many rows, in an arena that may only be counted. */
+/** Scratch for this many rows, in an arena that may only count. */
 typedef struct bp_distill_work {
     float *q, *work; /* [rows][V] the teacher's probabilities; logits at t, then gradients */
     float *max;      /* [2][rows] */

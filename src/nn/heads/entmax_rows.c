@@ -29,7 +29,7 @@ entmax_rows entmax_rows_alloc(bp_arena *arena, int64_t rows)
     return to;
 }
 
-/* Sums of the rows above their thresholds; 0 of those that are done, or without columns here. */
+/* Sums of the rows above their thresholds; 0 for rows that are done, or without columns here. */
 static void sum_rows(entmax_rows *to, const bp_logit_rows *in, MPI_Comm tensor)
 {
     memset(to->sums, 0, (size_t)(3 * in->rows) * sizeof *to->sums);

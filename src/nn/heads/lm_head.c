@@ -1,5 +1,5 @@
 /* The last block: final norm, logits of this rank's part of the vocabulary, softmax over tensor
- * ranks, loss. It goes through the logits in chunks of rows. */
+ * ranks, loss. It computes the logits in chunks of rows. */
 #include "base/err.h"
 #include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"
@@ -96,7 +96,7 @@ static void head_refresh(bp_block *block)
         sampled_softmax_refresh(self->sampled);
 }
 
-/* The outcome that is the most probable, of all tensor ranks; of equal ones the first. */
+/* The most probable outcome over all tensor ranks; ties go to the first. */
 static void take_predicted(const lm_head *self, bp_pass *pass, const head_chunk *c, int64_t rows)
 {
     int64_t V = self->wte->extent[0], first = self->wte->offset[0];
@@ -125,7 +125,7 @@ static void take_distribution(const lm_head *self, const head_chunk *c, int64_t 
                 (float)bp_logit_log_p(c->max, c->sums, r, (double)c->logits[r * c->stride + v]);
 }
 
-/* Rows without a target cost nothing: the others are put together before the logits. */
+/* Rows without a target cost nothing: the others are gathered before the logits. */
 static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n, done = 0,

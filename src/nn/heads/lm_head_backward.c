@@ -13,15 +13,16 @@
 #define PIECES     2             /* of dlogits, by where they are */
 enum { LENT, OWN };
 
-/* How the rows of a pass are cut up. */
+/* How the rows of a pass are divided. */
 typedef struct row_cut {
     int64_t kept;  /* rows whose dlogits are kept at once, */
-    int64_t lent;  /* of which this many are in the memory that is lent (bp_pass.lent) */
+    int64_t lent;  /* this many of them in lent memory (bp_pass.lent) */
     int64_t chunk; /* the most rows of logits at once */
     bool in_table; /* they use the memory of the vocabulary's gradient, which is written later */
 } row_cut;
 
-/* Logits in place of the vocabulary's gradient, if all dlogits are kept before it is written. */
+/* Logits in the memory of the vocabulary's gradient, if all dlogits are kept before it is
+ * written. */
 static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 {
     int64_t floats = head_least_share(self) * self->wte->shape[1],
@@ -36,7 +37,7 @@ static void take_table(const lm_head *self, row_cut *c, int64_t rows)
         c->chunk = most < rows ? most : rows;
 }
 
-/* The most that memory is planned for. */
+/* The most that the memory plan allows for. */
 static row_cut cut_most(const lm_head *self, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T, row_bytes = 2 * head_largest_stride(self, BP_OPERAND_BF16);
@@ -68,7 +69,7 @@ typedef struct backward_work {
     float *sampled, *sampled_sums; /* where outcomes are sampled: [columns][C], [columns] */
 } backward_work;
 
-/* Rows in memory of their own, as far apart as products like best. */
+/* Rows in memory of their own, with the stride that suits products best. */
 static bp_operand alloc_rows(const lm_head *self, bp_arena *arena, int64_t rows)
 {
     int64_t stride = head_stride(self, true, BP_OPERAND_BF16);
@@ -148,10 +149,10 @@ int64_t lm_head_backward_rows(const lm_head *self, const bp_pass *pass)
 typedef struct chunk_rows {
     bp_operand normed, dlogits;
     const int32_t *targets;
-    int64_t first; /* of the rows of the pass, or of those that were put together */
+    int64_t first; /* of the rows of the pass, or of the gathered ones */
 } chunk_rows;
 
-/* Of a target's loss, in the gradient of the product that logits are of. */
+/* The weight of a target's loss in the gradient of the logits' product. */
 static float target_weight(const lm_head *self, const bp_pass *pass)
 {
     return pass->loss_weight[self->shape.term] * (self->shape.scale > 0 ? self->shape.scale : 1);
@@ -232,7 +233,7 @@ static void plain_gradient(const lm_head *self, bp_pass *pass, backward_work *wo
     }
 }
 
-/* The same; of capped logits by way of floats in their place, which the cap's slopes multiply. */
+/* The same; for capped logits through floats in their place, multiplied by the cap's slopes. */
 static void chunk_gradient(const lm_head *self, bp_pass *pass, backward_work *work,
                            const chunk_rows *rows)
 {
@@ -253,7 +254,7 @@ static void chunk_gradient(const lm_head *self, bp_pass *pass, backward_work *wo
     }
 }
 
-/* Nothing is to be summed over tensor ranks between a row's statistics and its gradient. */
+/* No sum over tensor ranks is needed between a row's statistics and its gradient. */
 static bool is_at_once(const lm_head *self, const bp_pass *pass)
 {
     return head_is_plain(self) && !self->sampled && self->shape.dirichlet.classes == 0 &&
@@ -274,7 +275,7 @@ static void chunk_forward(const lm_head *self, bp_pass *pass, backward_work *wor
 
         head_chunk_logits(self, c, &rows->normed);
         weigh(self, pass, c, rows);
-        head_chunk_sums(self, pass, c, n); /* before dlogits replace what they are of */
+        head_chunk_sums(self, pass, c, n); /* before dlogits overwrite the logits */
         bp_softmax_statistics_gradient(&rows->dlogits, c->max, c->sums, c->sums + n, &in, c->weight,
                                        smoothing.share > 0 ? &smoothing : NULL);
         head_chunk_loss(self, pass, c, rows->targets, n);
@@ -290,7 +291,7 @@ static void chunk_forward(const lm_head *self, bp_pass *pass, backward_work *wor
 
 /* ---- rows whose dlogits are kept together ---- */
 
-/* The products of all of them: rows `states` and their gradient. */
+/* The products for all of them: rows `states` and their gradient. */
 static void multiply(const lm_head *self, const backward_work *work, const bp_operand *states,
                      float *dstates, bool fresh)
 {
@@ -330,7 +331,7 @@ static void multiply_sampled(const lm_head *self, const backward_work *work, con
                              &rows->dlogits, &rows->normed, rows->targets, fresh);
 }
 
-/* What is kept of a mixture, or of sampled outcomes, is one chunk. */
+/* For a mixture, or for sampled outcomes, one chunk is kept. */
 static void multiply_kept(const lm_head *self, const bp_pass *pass, backward_work *work,
                           const chunk_rows *rows, float *dnormed, bool fresh)
 {
@@ -355,8 +356,8 @@ static void multiply_kept(const lm_head *self, const bp_pass *pass, backward_wor
     softmax_mixture_backward(self->mixture, &c->mixed, dnormed, &rows->normed, c->weight);
 }
 
-/* Rows of the pass, or put together: dnormed, and their part of the vocabulary's gradient, which
- * they may write. */
+/* For rows of the pass, or gathered ones: dnormed, and their part of the vocabulary's gradient,
+ * which they may overwrite. */
 static void backward_kept(const lm_head *self, bp_pass *pass, backward_work *work,
                           const chunk_rows *rows, float *dnormed, bool fresh)
 {
@@ -401,7 +402,7 @@ static char *row_at(const bp_operand *all, int64_t row)
     return (char *)all->data + bp_operand_bytes(all->form, row, all->columns);
 }
 
-/* The rows that `n` targets were found in, filled up with rows of zeros that count for nothing. */
+/* Gathers the rows of the `n` targets found, padded with rows of zeros. */
 static bp_operand put_together(const backward_work *work, int64_t n)
 {
     const head_chunk *c = &work->c;
@@ -417,7 +418,7 @@ static bp_operand put_together(const backward_work *work, int64_t n)
     return scored;
 }
 
-/* Some rows have targets: they are put together before the vocabulary's products. */
+/* If only some rows have targets, they are gathered before the vocabulary's products. */
 static void backward_scored(const lm_head *self, bp_pass *pass, backward_work *work, bool fresh)
 {
     head_chunk *c = &work->c;
@@ -438,7 +439,7 @@ static void backward_scored(const lm_head *self, bp_pass *pass, backward_work *w
         bp_zero(self->wte->gradient, bp_param_floats(self->wte));
 }
 
-/* The gradient of this rank's rows of the hidden state, from that after the norm. */
+/* The gradient of this rank's rows of the hidden state, from the gradient after the norm. */
 static void norm_backward(const lm_head *self, float *dx, const backward_work *work,
                           const float *hidden, bp_row_range own)
 {

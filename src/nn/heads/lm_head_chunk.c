@@ -1,5 +1,5 @@
-/* One chunk of the head's rows: its memory, its logits and what is summed of them, its loss. Called
- * by lm_head.c and lm_head_backward.c. */
+/* One chunk of the head's rows: its memory, its logits and their sums, its loss. Called by
+ * lm_head.c and lm_head_backward.c. */
 #include "nn/heads/lm_head_priv.h"
 
 #include "math/kernels/kernels.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 
 #define CHUNK_BYTES    (100LL << 20) /* of logits held at once, */
-#define BESIDE_BYTES   (52LL << 20)  /* and where their gradients are kept for longer */
+#define BESIDE_BYTES   (52LL << 20)  /* and if their gradients are kept for longer */
 #define CHUNK_ROWS_MIN 64
 #define CHUNK_ROWS_MAX 1024
 

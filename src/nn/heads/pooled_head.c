@@ -1,5 +1,5 @@
-/* A head that classifies a whole example by its first place: pooler, dropout, classes. There is one
- * row an example, so tensor ranks do all of it alike. Called by models/bert/bert.c. */
+/* A head that classifies a whole example by its first place: pooler, dropout, classes. There is
+ * one row per example, so each tensor rank computes all of it. Called by models/bert/bert.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -99,7 +99,7 @@ static void pooled_refresh(bp_block *block)
     bp_weight_refresh(self->classes_map);
 }
 
-/* Is it asked for? In scoring it may not be. */
+/* Is its term scored? Outside training it may not be. */
 static const int32_t *targets_of(const pooled_head *self, const bp_pass *pass)
 {
     return pass->batch.term[self->shape.term].targets;
@@ -112,7 +112,7 @@ static bool has_first(const bp_row_range *own, const bp_pass *pass, int64_t b, i
     return *row >= 0 && *row < own->count;
 }
 
-/* first[B][C]: of ranks that share rows out each gives those that it has. */
+/* first[B][C]: ranks that share rows out contribute theirs. */
 static void take_first(const pooled_head *self, bp_pass *pass, float *first, const float *hidden)
 {
     const bp_nn *nn = self->block.nn;
@@ -187,7 +187,7 @@ static void pooled_forward(bp_block *block, bp_pass *pass, bp_activations *activ
     pass->scratch->used_bytes = mark;
 }
 
-/* Examples that count in this rank's gradients: those that are asked for and whose row it has. */
+/* Examples that count in this rank's gradients: those that are scored and whose row it has. */
 static void weigh(const pooled_head *self, const bp_pass *pass, float *weight)
 {
     bp_row_range own = bp_nn_rows(self->block.nn, pass);
@@ -199,7 +199,7 @@ static void weigh(const pooled_head *self, const bp_pass *pass, float *weight)
                         : 0;
 }
 
-/* The hidden state's gradient gets what the first places' rows give it. */
+/* Adds the gradient of the first places' rows to the hidden state's. */
 static void give_first(const pooled_head *self, const bp_pass *pass, float *dhidden,
                        const float *dfirst)
 {

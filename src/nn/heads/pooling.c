@@ -1,6 +1,6 @@
-/* What a task's head reads: the final norm, the state of a whole text from its places' states, a
- * pooler, dropout. A text has one row, so tensor ranks do alike what follows pooling. Called by
- * models/task/task.c. */
+/* The input of a task's head: the final norm, the state of a whole text from its places' states, a
+ * pooler, dropout. A text has one row, so each tensor rank computes everything after pooling.
+ * Called by models/task/task.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -14,7 +14,7 @@
 typedef struct pooling {
     bp_block block;
     bp_pooling_shape shape;
-    bp_param *gain, *shift, *pooler, *pooler_bias; /* NULL: there is none */
+    bp_param *gain, *shift, *pooler, *pooler_bias; /* may be NULL */
     bp_weight *map;
 } pooling;
 
@@ -31,7 +31,7 @@ static bool keeps_places(const pooling *self)
 /* ---- memory ---- */
 
 typedef struct saved_rows {
-    float *pooled;               /* [B][C]; NULL where each place keeps its state */
+    float *pooled;               /* [B][C]; NULL if each place keeps its state */
     float *hidden, *mean, *rstd; /* [own rows][C] before the norm; NULL without one */
 } saved_rows;
 
@@ -51,7 +51,7 @@ static saved_rows alloc_saved(const pooling *self, bp_arena *arena, const bp_pas
 
 typedef struct work {
     float *units, *dropped, *sums; /* [B][C]: of the pooler; after dropout; over tensor ranks */
-    float *before;                 /* [B][C] what GELU or ReLU reads; else NULL */
+    float *before;                 /* [B][C] the input of GELU or ReLU; else NULL */
     float *dunits, *dpooled;       /* [B][C] */
     float *dnormed, *norm_sums;    /* [own rows][C] */
 } work;
@@ -153,7 +153,7 @@ static int64_t length_of(const pooling *self, const bp_pass *pass, int64_t b)
     return lengths ? lengths[b] : pass->T;
 }
 
-/* What the state of place t counts in that of text b. */
+/* The weight of place t's state in that of text b. */
 static float share_of(const pooling *self, const bp_pass *pass, int64_t b, int64_t t)
 {
     int64_t length = length_of(self, pass, b);
@@ -229,7 +229,7 @@ static void activate_backward(const pooling *self, const work *w, float *dunits,
         dunits[i] *= 1 - w->units[i] * w->units[i];
 }
 
-/* Units and what dropout leaves of them; returns the latter. */
+/* Units, before and after dropout; returns the latter. */
 static float *transform(const pooling *self, const bp_pass *pass, const work *w, float *pooled)
 {
     const bp_nn *nn = self->block.nn;
@@ -261,7 +261,7 @@ static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, c
                    (size_t)C * sizeof *hidden);
 }
 
-/* For each text that is asked for, on the first tensor rank. */
+/* For each scored text, on the first tensor rank. */
 static void give_states(const pooling *self, const bp_pass *pass, const float *states)
 {
     int64_t C = self->shape.C, done = 0;

@@ -103,7 +103,7 @@ static void features_refresh(bp_block *block)
 
 /* ---- features, logits, variances ---- */
 
-/* The rows of first places that this rank has: how many. */
+/* The number of rows of first places on this rank. */
 static int64_t find_texts(const random_features *self, const bp_pass *pass, int32_t *rows)
 {
     bp_row_range own = bp_nn_rows(self->block.nn, pass);
@@ -174,7 +174,7 @@ static void take_variances(const random_features *self, const work *w, int64_t n
     }
 }
 
-/* For text b among n, over classes; 0 where no variances were taken. */
+/* For text b among n, over classes; 0 without variances. */
 static float mean_variance(const random_features *self, const work *w, int64_t b, int64_t n)
 {
     double sum = 0;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define CHUNK BP_HEAD_ROW_CLASS /* masked rows that meet the vocabulary at once */
+#define CHUNK BP_HEAD_ROW_CLASS /* masked rows per product with the vocabulary */
 
 typedef struct replacement {
     bp_block block;
@@ -35,7 +35,7 @@ typedef struct work {
     float *max;          /* [CHUNK] over the whole vocabulary */
     double *sums;        /* [CHUNK][tensors] of exp(logit - max), each rank's part */
     double *drawn;       /* [CHUNK] ids; only the rank that finds one has it, others 0 */
-    int32_t *rows, *ids; /* [CHUNK] whose rows they are; [B * T] the text, outside training */
+    int32_t *rows, *ids; /* [CHUNK] their rows; [B * T] the text, outside training */
 } work;
 
 static work alloc_work(const replacement *self, bp_arena *arena, const bp_pass *pass)
@@ -92,8 +92,8 @@ static void replacement_refresh(bp_block *block)
     replacement_of(block)->embedding->ops->refresh(replacement_of(block)->embedding);
 }
 
-/* In training a draw is a function of (seed, step, slot, place); else of the example's own tokens
- * instead of step and slot, so that it does not depend on which rank evaluates it. */
+/* In training a draw is a function of (seed, step, slot, place). Otherwise the example's own
+ * tokens replace step and slot, so that it does not depend on the rank that evaluates it. */
 static bp_rng_key key_of(const bp_nn *nn, const bp_pass *pass, int64_t b)
 {
     const int32_t *inputs = pass->batch.stream[0].inputs + b * pass->T;
@@ -132,7 +132,7 @@ static void find_distribution(const replacement *self, work *w, int64_t n)
 }
 
 /* The token at share u of the distribution, in the order of the vocabulary; 0 where another rank
- * has it. The rank of the last part takes what rounding leaves after its end. */
+ * has it. The last rank also takes the remainder due to rounding. */
 static int64_t find_token(const replacement *self, const work *w, int64_t r, double u)
 {
     const bp_nn *nn = self->block.nn;
@@ -172,7 +172,7 @@ static void draw_chunk(const replacement *self, const bp_pass *pass, work *w, in
         ids[w->rows[r]] = (int32_t)w->drawn[r];
 }
 
-/* ids[B * T]: the inputs, of which those that the generator is asked for are drawn. */
+/* ids[B * T]: the inputs, with tokens drawn at the places that the generator scores. */
 static void draw(const replacement *self, const bp_pass *pass, work *w, const float *hidden,
                  int32_t *ids)
 {
@@ -218,8 +218,8 @@ static void replacement_forward(bp_block *block, bp_pass *pass, bp_activations *
     pass->scratch->used_bytes = mark;
 }
 
-/* The vocabulary's gradient may be fresh yet: the generator's head, whose product writes it, goes
- * backward later. What the generator left gets no gradient from here. */
+/* The vocabulary's gradient may still be fresh: the generator's head, whose product writes it,
+ * goes backward later. The generator's output gets no gradient from here. */
 static void replacement_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
                                  void *saved)
 {

@@ -1,6 +1,6 @@
-/* The softmax of a target and some sampled outcomes: the samples of a step, their rows of the
- * vocabulary side by side, and the rows of targets one by one. Called by lm_head_chunk.c and
- * lm_head_backward.c in training. */
+/* The softmax of a target and some sampled outcomes: the samples of a step, with contiguous copies
+ * of their rows of the vocabulary, and the rows of targets one by one. Called by lm_head_chunk.c
+ * and lm_head_backward.c in training. */
 #include "nn/heads/sampled_softmax_priv.h"
 
 #include "base/err.h"
@@ -14,8 +14,8 @@ struct sampled_softmax {
     const bp_nn *nn;
     const bp_param *wte, *bias;
     int64_t samples, columns;
-    int64_t step;      /* that the samples are of; -1: none */
-    int64_t here;      /* samples that this tensor rank has the rows of */
+    int64_t step;      /* of the samples; -1 if there are no samples */
+    int64_t here;      /* samples with rows on this tensor rank */
     double tries;      /* draws until all were different */
     uint8_t *drawn;    /* [V] */
     int32_t *ids;      /* [here] ascending */
@@ -114,7 +114,7 @@ static void draw(sampled_softmax *self, int64_t step)
     self->tries = (double)tries;
 }
 
-/* Rows that this rank has, in order of their ids. */
+/* This rank's rows, in order of their ids. */
 static void gather(sampled_softmax *self)
 {
     int64_t C = self->wte->shape[1], first = self->wte->offset[0], n = 0;
@@ -148,7 +148,7 @@ static void make_samples(sampled_softmax *self, int64_t step)
 
 /* ---- a pass ---- */
 
-/* The column of a sample; -1: this rank has none. */
+/* The column of a sample; -1 if not on this rank. */
 static int64_t column_of(const sampled_softmax *self, int32_t id)
 {
     int64_t low = 0, high = self->here;
@@ -202,7 +202,7 @@ void sampled_softmax_forward(sampled_softmax *self, float *logits, int32_t *own,
     }
 }
 
-/* The rows of targets, in order: threads share the columns out. */
+/* The rows of targets, in order: threads split the columns. */
 static void add_targets(const sampled_softmax *self, float *dnormed, const bp_operand *dlogits,
                         const bp_operand *normed, const int32_t *targets)
 {

@@ -6,18 +6,18 @@
 
 /** In each step `samples` different outcomes are drawn from the log-uniform distribution, the same
  * for all targets on all ranks. A row's softmax is over them and its target, each logit less the
- * log of how often the outcome is expected among the samples; a sample that is the row's target
- * counts once. The last but the padding of `columns` is each row's target.
+ * log of the outcome's expected count among the samples; a sample that is the row's target counts
+ * once. The last column before the padding of `columns` is each row's target.
  *
- * Source: Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation",
- *         equation 8; the distribution and its expected counts are those of TensorFlow's
- *         log_uniform_candidate_sampler (unique), with which bilm-tf trains: outcome of rank k has
- *         the probability log((k + 2) / (k + 1)) / log(V + 1). The last id, which is the end of a
- *         document, has rank 0, id i the rank i + 1. */
+ * Source: Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine
+ *         Translation", equation 8; the distribution and its expected counts are those of
+ *         TensorFlow's log_uniform_candidate_sampler (unique), with which bilm-tf trains: outcome
+ *         of rank k has the probability log((k + 2) / (k + 1)) / log(V + 1). The last id, which is
+ *         the end of a document, has rank 0, id i the rank i + 1. */
 typedef struct sampled_softmax sampled_softmax;
 
-/** NULL: the vocabulary has no more than nn->softmax_samples outcomes, or that is 0: all are
- * computed. bias NULL: none. Owns: sampled_softmax_free(). */
+/** NULL if nn->softmax_samples is 0 or not less than the vocabulary: all outcomes are computed.
+ * bias may be NULL. Owns: sampled_softmax_free(). */
 sampled_softmax *sampled_softmax_new(const bp_nn *nn, const bp_param *wte, const bp_param *bias);
 void sampled_softmax_free(sampled_softmax **self);
 /** Memory of the samples' rows. Errors: BP_ERR_SYSTEM. Local. */
@@ -29,7 +29,7 @@ void sampled_softmax_refresh(sampled_softmax *self);
 int64_t sampled_softmax_columns(const sampled_softmax *self);
 
 /** logits[rows][columns], corrected, of normed[rows][C] at a step; own[rows] is each target's
- * column here, -1 where there is no target; columns: another tensor rank has it. Local. */
+ * column here, -1 without a target, `columns` if another tensor rank has it. Local. */
 void sampled_softmax_forward(sampled_softmax *self, float *logits, int32_t *own,
                              const bp_operand *normed, const int32_t *targets, int64_t step);
 /** From the gradient of logits: dnormed[rows][C] is written, the gradients of the vocabulary and

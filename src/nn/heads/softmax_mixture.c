@@ -1,5 +1,5 @@
-/* A mixture of softmaxes: states and priors of rows, how their softmaxes are put together, and all
- * of it backward. */
+/* A mixture of softmaxes: states and priors of rows, the combination of their softmaxes, and the
+ * backward pass. */
 #include "nn/heads/softmax_mixture_priv.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@
 /* A linear map whose rows are cut over tensor ranks. */
 typedef struct split_map {
     bp_param *param;   /* this rank's rows of [O][C] */
-    bp_weight *weight; /* NULL where it has none */
+    bp_weight *weight; /* NULL if this rank has no rows */
 } split_map;
 
 enum { STATES, PRIORS, MAPS };

@@ -1,9 +1,9 @@
-/* A mixture of softmaxes: what is between the rows of a head and its vocabulary.
+/* A mixture of softmaxes, between the rows of a head and its vocabulary.
  *
  * p(v | h) = sum over k of pi_k softmax(V s_k)_v, with states s_k = tanh(W_k h) and priors pi =
- * softmax(P h). To the vocabulary a row's K states are K rows. W and P are cut by rows over tensor
- * ranks; each rank gathers all states. Source: Yang et al. 2018, "Breaking the Softmax Bottleneck",
- * section 2.3. */
+ * softmax(P h). In the vocabulary's product a row's K states are K rows. W and P are cut by rows
+ * over tensor ranks; each rank gathers all states. Source: Yang et al. 2018, "Breaking the Softmax
+ * Bottleneck", section 2.3. */
 #ifndef BP_NN_SOFTMAX_MIXTURE_PRIV_H
 #define BP_NN_SOFTMAX_MIXTURE_PRIV_H
 
@@ -21,7 +21,7 @@ bp_err softmax_mixture_bind(softmax_mixture *self);
 void softmax_mixture_refresh(softmax_mixture *self);
 void softmax_mixture_products(const softmax_mixture *self, bp_product_bytes *bytes, int64_t rows);
 
-/** Memory of at most this many rows n of the head. */
+/** Memory for at most this many rows n of the head. */
 typedef struct mixture_rows {
     float *states;      /* [n][K][C] */
     bp_operand operand; /* [n K][C] the same, as the vocabulary's product reads it */
@@ -51,8 +51,9 @@ void softmax_mixture_backward(const softmax_mixture *self, mixture_rows *of, flo
                               const bp_operand *normed, const float *weight);
 
 /** logs[rows][V]: natural logs of this rank's part of the mixture's distributions, of rows
- * hidden[rows][C]; `map` and `bias` are this rank's part of the vocabulary, of V rows (NULL: it has
- * none). Collective over nn->tensor. Memory for some rows at a time is taken at the first call. */
+ * hidden[rows][C]; `map` and `bias` are this rank's part of the vocabulary, of V rows (NULL if it
+ * has no rows). Collective over nn->tensor. The first call allocates memory for some rows at a
+ * time. */
 typedef struct mixture_outcomes {
     const bp_weight *map;
     const float *bias;

@@ -1,5 +1,5 @@
 /* Heads of tasks that are not a softmax over outcomes: a value of a text, and where in it a span
- * begins and ends. Their few columns are products of their own; all of it is on each tensor rank.
+ * begins and ends. Their few columns are separate products; each tensor rank computes all of it.
  * Called by models/task/heads.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
@@ -10,13 +10,13 @@
 #include <string.h>
 
 #define INIT_STD 0.02F
-#define ENDS     2 /* where a span begins, where it ends */
+#define ENDS     2 /* start and end of a span */
 
 typedef struct text_head {
     bp_block block;
     bp_text_head_shape shape;
     int columns;             /* 1, or ENDS */
-    bp_param *weight, *bias; /* [columns][C], [columns]; NULL: it has none */
+    bp_param *weight, *bias; /* [columns][C], [columns]; may be NULL */
 } text_head;
 
 static const text_head *head_of(const bp_block *block)
@@ -73,7 +73,7 @@ static void head_refresh(bp_block *block)
     (void)block;
 }
 
-/* A value has only a text's first place. */
+/* A value uses only a text's first place. */
 static bool is_read(const text_head *self, const bp_pass *pass, int64_t row)
 {
     return self->columns == ENDS || row % pass->T == 0 || !pass->training;
@@ -141,8 +141,8 @@ static float *logit_at(const work *w, const bp_pass *pass, int64_t b, int64_t t,
     return &w->logits[(b * pass->T + t) * ENDS + end];
 }
 
-/* Padding has the probability 0, but in training: there the softmax is over all places, as in the
- * models whose losses the references are. */
+/* Padding has probability 0, except in training: there the softmax is over all places, as in the
+ * reference models. */
 static int64_t places_of(const text_head *self, const bp_pass *pass, int64_t b)
 {
     const int32_t *lengths = pass->batch.stream[self->block.stream].lengths;
@@ -175,7 +175,7 @@ static void softmax_over_places(const text_head *self, const bp_pass *pass, cons
         }
 }
 
-/* In scoring the first places of a text have its targets: where it begins, and where it ends. */
+/* In scoring the first two places of a text hold its targets: the start and the end. */
 static void score_spans(const text_head *self, bp_pass *pass, const work *w)
 {
     const int32_t *targets = pass->batch.term[self->shape.term].targets;
@@ -193,7 +193,7 @@ static void score_spans(const text_head *self, bp_pass *pass, const work *w)
                 self->block.nn->tensor_rank == 0 ? (float)end_logprob(w, pass, k / T, t, k % T) : 0;
 }
 
-/* In training two terms have a place a text each. */
+/* In training each of two terms has one place per text. */
 static void take_spans(const text_head *self, bp_pass *pass, const work *w)
 {
     softmax_over_places(self, pass, w);
@@ -274,7 +274,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
 
             for (int64_t c = 0; c < C; c++)
                 dhidden[r * C + c] += slope * self->weight->value[k * C + c];
-            if (!self->weight->gradient) /* explanations have none */
+            if (!self->weight->gradient) /* explanations have no targets */
                 continue;
             if (self->bias)
                 self->bias->gradient[k] += slope;

@@ -1,5 +1,5 @@
-/* The nodes of a recurrent layer's cell that is a graph, position by position. States of a position
- * are together, so that what a node of a mixed cell reads (all nodes before it) is one product.
+/* The nodes of a recurrent layer's cell that is a graph, position by position. States of a
+ * position are contiguous, so that a node of a mixed cell reads all earlier nodes in one product.
  * Called by recurrent_layer.c and recurrent_decode.c. */
 #include "nn/recurrent/recurrent_priv.h"
 
@@ -78,7 +78,7 @@ static float *node_at(const recurrent_layer *self, const graph_states *g, int64_
     return g->node + (t * (self->shape.graph.nodes + 1) + i) * g->B * self->shape.H;
 }
 
-/* The sums of node i's edges: those of all positions are together. */
+/* The sums of node i's edges: those of all positions are contiguous. */
 static float *sums_at(const recurrent_layer *self, const graph_states *g, int64_t t, int i)
 {
     const bp_cell_graph *graph = &self->shape.graph;
@@ -245,7 +245,7 @@ void graph_backward(const recurrent_layer *self, const graph_states *g, graph_gr
                      g->B);
 }
 
-/* What node i read at all positions, one after another. */
+/* The inputs of node i at all positions, contiguous. */
 static void gather(const recurrent_layer *self, const graph_states *g, float *read, int i)
 {
     int64_t floats = edges_of(&self->shape.graph, i) * g->B * self->shape.H;

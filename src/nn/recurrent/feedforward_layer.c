@@ -1,6 +1,6 @@
-/* The hidden layer of a feed-forward language model: tanh units over the vectors of the last words.
- * Words before a window's first one have the vector 0; outside training a window that comes in
- * pieces has those of the piece before. Called by models/feedforward/feedforward.c. */
+/* The hidden layer of a feed-forward language model: tanh units over the vectors of the last
+ * words. Words before a window's first one have the vector 0; outside training a window in pieces
+ * uses those of the previous piece. Called by models/feedforward/feedforward.c. */
 #include "nn/core/layers.h"
 
 #include "base/err.h"
@@ -29,7 +29,7 @@ static int64_t outs_of(const layer *self)
     return self->shape.H + (self->shape.direct ? self->I : 0);
 }
 
-/* What forward makes and backward reads, N = B T rows. */
+/* Computed by forward and read by backward, N = B T rows. */
 typedef struct states {
     float *x; /* [N][I] the vectors of a row's words, the latest one first */
     float *h; /* [N][H] tanh units */
@@ -49,8 +49,8 @@ static size_t layer_saved(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-/* Forward takes what it does not keep, and rows of units after dropout; backward the gradients of
- * both. */
+/* Forward: buffers that it does not keep, and rows of units after dropout. Backward: the gradients
+ * of both. */
 static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     bp_arena count = {0};
@@ -83,7 +83,7 @@ static void layer_refresh(bp_block *block)
     bp_weight_refresh(layer_of(block)->map);
 }
 
-/* ---- rows of one sequence, one after another ---- */
+/* ---- consecutive rows of one sequence ---- */
 
 /* The words before a sequence's next row, [words - 1][E], the latest one first: before[k] is the
  * vector of the word k + 1 places back. NULL: zeros. */
@@ -140,8 +140,8 @@ static void take_windows(const layer *self, const bp_pass *pass, float *x, const
     }
 }
 
-/* Sequences that go on: rows of each follow one another. All that is read is elsewhere than what is
- * written, or is the sequence's own. */
+/* Continued sequences: rows of each are consecutive. Reads and writes do not overlap, except
+ * within a sequence. */
 static void continue_sequences(const layer *self, const bp_continuation *of, float *x,
                                const float *vectors)
 {
@@ -182,7 +182,7 @@ static bool drops(const layer *self, const bp_pass *pass)
     return pass->dropout && self->block.nn->dropout > 0;
 }
 
-/* A row that leaves is units (maybe dropped from), then x. */
+/* An output row is units (after dropout), then x. */
 static void put_rows(const layer *self, float *rows, const float *units, const float *x, int64_t N)
 {
     int64_t H = self->shape.H, outs = outs_of(self);
@@ -207,7 +207,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     float *units = to.h;
 
     if (pass->continuation) {
-        bp_zero(to.x, N * self->I); /* of the rows that only fill up, too */
+        bp_zero(to.x, N * self->I); /* including padding rows */
         continue_sequences(self, pass->continuation, to.x, rows);
     } else {
         take_windows(self, pass, to.x, rows);
@@ -224,7 +224,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-/* dh[N][H] of the units' sums, from the gradients of the rows that left. */
+/* dh[N][H] of the units' sums, from the gradients of the output rows. */
 static void take_gradients(const layer *self, const bp_pass *pass, float *dh, const float *rows,
                            const float *h)
 {
@@ -244,7 +244,8 @@ static void take_gradients(const layer *self, const bp_pass *pass, float *dh, co
         dh[i] *= 1 - h[i] * h[i];
 }
 
-/* rows[N][E] of the word vectors: a word is read by its own row and the next ones of its window. */
+/* rows[N][E], the gradients of word vectors: a word is read by its own row and the next ones of
+ * its window. */
 static void give_words(const layer *self, const bp_pass *pass, float *rows, const float *dx)
 {
     int64_t T = pass->T, E = self->shape.E, I = self->I;

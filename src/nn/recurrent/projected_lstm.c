@@ -1,8 +1,8 @@
-/* An LSTM layer whose state is projected to fewer columns before it recurs and leaves (Sak et al.
- * 2014), as ELMo's language models have it: cells and projections are clipped, the input may be
- * added to the output, and rows may be read from the last place to the first. Rows are kept by
- * position first, as in recurrent_layer.c; a layer that reads from the end has its last place
- * first. Called by models/elmo/elmo.c. */
+/* An LSTM layer whose state is projected to fewer columns, for recurrence and output (Sak et al.
+ * 2014), as in ELMo's language models: cells and projections are clipped, the input may be added
+ * to the output, and rows may be read from the last place to the first. Rows are kept by position
+ * first, as in recurrent_layer.c; a layer that reads from the end has its last place first. Called
+ * by models/elmo/elmo.c. */
 #include "base/err.h"
 #include "math/gemm/step.h"
 #include "math/kernels/kernels.h"
@@ -32,11 +32,11 @@ static projected_lstm *layer_of(const bp_block *block)
     return (projected_lstm *)block;
 }
 
-/* What forward makes and backward reads, N = T B rows. */
+/* Computed by forward and read by backward, N = T B rows. */
 typedef struct states {
     float *x;     /* [N][P] its input, after dropout */
     float *gates; /* [N][4 H] after their activation */
-    float *cells; /* [B + N][H]: the first B rows are what the window begins with */
+    float *cells; /* [B + N][H]: the first B rows are the window's initial state */
     float *outs;  /* [N][H] of the cells, before the projection */
     float *state; /* [B + N][P] after projection and clip */
 } states;
@@ -259,7 +259,7 @@ static void drop(const projected_lstm *self, const bp_pass *pass, int mask, floa
         bp_add_dropout(rows, NULL, rows, n, nn->dropout, &key, bp_nn_first_row(nn, pass) * P);
 }
 
-/* Nobody asks for this direction: it is neither scored nor probed. */
+/* This direction is not needed: it is neither scored nor probed. */
 static bool is_idle(const projected_lstm *self, const bp_pass *pass)
 {
     return self->shape.from_end && !pass->training && !pass->probe &&
@@ -376,7 +376,7 @@ static const bp_block_ops OPS = {
     .free = layer_free,
 };
 
-/* Matrices begin as TensorFlow's do: uniform within sqrt(6 / (rows + columns)) of the whole kernel
+/* Initial matrices are TensorFlow's: uniform within sqrt(6 / (rows + columns)) of the whole kernel
  * (Glorot and Bengio 2010). */
 static bp_param *add_matrix(const projected_lstm *self, bp_group *group, const char *part,
                             const int64_t size[2], int64_t sides)

@@ -7,21 +7,21 @@
 
 #include <string.h>
 
-/* Sequences of a pass: the i-th has rows [first[i], first[i] + count[i]). What is at work is side
- * by side: of those that go on, in their order. */
+/* Sequences of a pass: the i-th has rows [first[i], first[i] + count[i]). Working memory is
+ * contiguous, for active sequences in order. */
 typedef struct work {
     float *h, *c;         /* [slots][H] states of the pass's sequences; c: LSTM */
-    float *side;          /* [slots][H] the states of those that go on */
+    float *side;          /* [slots][H] the states of active ones */
     float *u;             /* [slots][G H] their gates' sums by the state */
-    float *kept;          /* [H] what forward keeps only for backward */
+    float *kept;          /* [H] values that forward keeps only for backward */
     float *gates, *after; /* of a graph: [slots][2 H] by the input, [slots][H] new states */
     graph_states graph;   /* of one position */
     int32_t *slot, *first, *count; /* [slots] */
-    int32_t *going;                /* [slots] which of the sequences go on */
+    int32_t *going;                /* [slots] the active sequences */
     int64_t sequences;
 } work;
 
-/* Products have at most this many rows: those that are prepared are filled up to powers of two. */
+/* Products have at most this many rows; prepared ones are padded to powers of two. */
 static int64_t filled(const recurrent_layer *self, int64_t rows)
 {
     int64_t most = 1;
@@ -79,7 +79,7 @@ bool recurrent_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_
     return true;
 }
 
-/* Rows of a sequence follow one another. */
+/* Rows of a sequence are consecutive. */
 static void find_sequences(work *w, const bp_cached_rows *rows)
 {
     for (int64_t r = 0; r < rows->count; r++) {
@@ -123,7 +123,7 @@ static void write_states(const recurrent_layer *self, const work *w, const bp_co
     }
 }
 
-/* The same, once the states of those that go on, and their sums by the state, are side by side. */
+/* The same, once the active states, and their sums by the state, are contiguous. */
 static void step_graph(const recurrent_layer *self, work *w, const float *gates, float *rows,
                        int64_t k, int64_t going)
 {
@@ -145,7 +145,7 @@ static void step_graph(const recurrent_layer *self, work *w, const float *gates,
     }
 }
 
-/* Row number k of each sequence that has one; false: none has. */
+/* Row number k of each sequence that has one; false if no sequence has it. */
 static bool step(const recurrent_layer *self, work *w, float *gates, float *rows, int64_t k)
 {
     int64_t H = self->shape.H, GH = self->G * H, going = 0;
@@ -191,7 +191,7 @@ void recurrent_continue(const recurrent_layer *self, bp_pass *pass, float *rows)
     work w = lay_out(self, &arena, of->slots);
     float *gates = bp_arena_floats(pass->scratch, pass->T * self->G * self->shape.H);
 
-    /* all inputs are read here: outputs may overlap them */
+    /* all inputs have been read: outputs may overlap them */
     bp_linear_forward(self->block.nn->gemm, gates, rows, self->input_map,
                       self->input_bias ? self->input_bias->value : NULL, pass->T);
     find_sequences(&w, &of->rows);

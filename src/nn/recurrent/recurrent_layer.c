@@ -1,8 +1,8 @@
 /* A recurrent layer: Elman's, LSTM, GRU or a graph. The input's part of all gates of a window is
- * one matrix product; then one position follows the other. Rows are kept by position first (row t B
- * + b), so that those of a position are together. What an example's window ends with is carried to
- * its next one; gradients end at a window's beginning (truncated back-propagation through time).
- * Called by models/recurrent/recurrent.c. */
+ * one matrix product; then it computes position by position. Rows are kept by position first (row
+ * t B + b), so that those of a position are contiguous. The final state of an example's window is
+ * carried to its next one; gradients stop at the start of a window (truncated back-propagation
+ * through time). Called by models/recurrent/recurrent.c. */
 #include "nn/recurrent/recurrent_priv.h"
 
 #include "base/err.h"
@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What forward makes and backward reads, N = T B rows. */
+/* Computed by forward and read by backward, N = T B rows. */
 typedef struct states {
     float *x;     /* [N][I] */
     float *gates; /* [N][G H] after their activation */
-    float *h, *c; /* [B + N][H]: the first B rows are what the window begins with; c: LSTM */
+    float *h, *c; /* [B + N][H]: the first B rows are the window's initial state; c: LSTM */
     float *n;     /* [N][H] GRU: the new gate's part of the state, before the reset */
     graph_states graph;
 } states;
@@ -42,7 +42,7 @@ static states alloc_states(const recurrent_layer *self, bp_arena *arena, int64_t
 typedef struct gradients {
     float *out;           /* [N][H] */
     float *input, *state; /* [N][G H] of the gates by their input's part and by their state's: the
-                             same but in a GRU */
+                             same except in a GRU */
     float *dx;            /* [N][I] */
     float *dh, *dc;       /* [B][H] */
     graph_gradients graph;
@@ -143,7 +143,7 @@ static float *bias_gradient(const bp_param *bias)
     return bias ? bias->gradient : NULL;
 }
 
-/* What the cells of position t have, all examples. */
+/* The cells of position t, for all examples. */
 static bp_cell_units units_of(const recurrent_layer *self, const states *of, const float *u,
                               int64_t t, int64_t B)
 {
@@ -255,7 +255,7 @@ static void backward_step(const recurrent_layer *self, const states *of, gradien
 {
     int64_t H = self->shape.H, GH = self->G * H;
     bool goes_past = self->shape.cell == BP_CELL_GRU || recurrent_is_graph(self);
-    float *past = g->out + t * B * H; /* read, and then free for what comes by the product */
+    float *past = g->out + t * B * H; /* already read, so free for the product's result */
     bp_cell_units units = units_of(self, of, NULL, t, B);
 
     bp_cell_gradients out = {
@@ -335,7 +335,7 @@ static const char *param_name(char *out, const recurrent_layer *self, const char
     return out;
 }
 
-/* Weights and biases begin as torch.nn's: uniform within 1 / sqrt(H). */
+/* Initial weights and biases are torch.nn's: uniform within 1 / sqrt(H). */
 static bp_param *add_matrix(const recurrent_layer *self, bp_group *group, const char *part,
                             int64_t rows, int64_t columns)
 {
@@ -358,7 +358,7 @@ static bp_param *add_bias(const recurrent_layer *self, bp_group *group, const ch
     return param;
 }
 
-/* An LSTM's are apart, as its forget gate's begin with 1 (Jozefowicz et al. 2015). */
+/* An LSTM's biases are separate, since its forget gate's start at 1 (Jozefowicz et al. 2015). */
 static void add_biases(recurrent_layer *self, bp_group *group)
 {
     int64_t H = self->shape.H;
@@ -375,7 +375,7 @@ static void add_biases(recurrent_layer *self, bp_group *group)
     }
 }
 
-/* A mixed cell's architecture begins without a preference, as DARTS's does. */
+/* A mixed cell's architecture starts without a preference, as in DARTS. */
 static void add_nodes(recurrent_layer *self, bp_group *group)
 {
     const bp_cell_graph *graph = &self->shape.graph;

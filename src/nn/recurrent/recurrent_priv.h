@@ -32,11 +32,11 @@ void recurrent_continue(const recurrent_layer *self, bp_pass *pass, float *rows)
 
 /* ---- the nodes of a cell that is a graph (cell_graph.c) ---- */
 
-/* What forward makes and backward reads, of T positions of B sequences. */
+/* Computed by forward and read by backward, for T positions of B sequences. */
 typedef struct graph_states {
     int64_t B, T;
     float *node; /* [T][nodes + 1][B][H] */
-    float *sums; /* of nodes from 1 on: [T][its edges][B][2 H], one node after another */
+    float *sums; /* for nodes from 1 on: [T][its edges][B][2 H], node by node */
     float *rstd; /* [T][nodes + 1][H] of a mixed cell */
 } graph_states;
 
@@ -55,7 +55,7 @@ graph_gradients graph_alloc_gradients(const recurrent_layer *self, bp_arena *are
 /* Position t: new_h from h, the gates' sums by the input and u. */
 void graph_forward(const recurrent_layer *self, const graph_states *g, const bp_cell_units *units,
                    int64_t t);
-/* da from dh, which leaves with what goes past the gates; sums become gradients. */
+/* da from dh, which becomes the gradient that bypasses the gates; sums become gradients. */
 void graph_backward(const recurrent_layer *self, const graph_states *g, graph_gradients *to,
                     const bp_cell_units *units, const bp_cell_gradients *out, int64_t t);
 /* After all positions. */

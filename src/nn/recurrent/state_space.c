@@ -1,10 +1,10 @@
-/* A state-space layer: x + out(norm(scan(convolved x, B, C) silu(z))), all of them products of one
- * norm of x. state_space_rows.c has the passes between the products, math/kernels/scan.c the scan,
- * state_space_params.c the parameters.
+/* A state-space layer: x + out(norm(scan(convolved x, B, C) silu(z))), where x, z, B and C inside
+ * the norm are products of one norm of the input. state_space_rows.c has the passes between the
+ * products, math/kernels/scan.c the scan, state_space_params.c the parameters.
  *
- * Tensor ranks have heads each: rows of z, x and dt, columns of `out`. All have B and C, whose
- * gradients are sums over their heads. Outside training a sequence that comes in pieces has the
- * state of the piece before, and what the convolution reads of it; in decoding each has its own.
+ * Each tensor rank has some heads: rows of z, x and dt, columns of `out`. All ranks have B and C,
+ * whose gradients are summed over ranks' heads. Outside training a sequence in pieces starts with
+ * the previous piece's state and convolution inputs; in decoding each sequence has its own.
  *
  * Called by models/stack/stack_states.c. */
 #include "nn/recurrent/state_space_priv.h"
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What forward keeps for backward, N = B T rows. */
+/* Kept by forward for backward, N = B T rows. */
 typedef struct kept_rows {
     float *before, *rstd; /* [N][C] what the norm reads; [N] */
     float *wide, *bc;     /* [N][W] z, x and dt; [N][BC], before the convolution */
@@ -35,7 +35,7 @@ static kept_rows alloc_kept(const state_space *self, bp_arena *arena, int64_t N)
 
 /* What both ways make of that. */
 typedef struct inner_rows {
-    float *x, *bc, *dt; /* [N][Ml], [N][BC], [N][Hl] that the scan reads */
+    float *x, *bc, *dt; /* [N][Ml], [N][BC], [N][Hl] inputs of the scan */
     float *v;           /* [N][Ml] after the gate */
     double *sums;       /* [N] */
     float *taps;        /* of the convolution */
@@ -107,7 +107,7 @@ static backward_rows alloc_backward(const state_space *self, bp_arena *arena, in
     return out;
 }
 
-/* Rows that are carried: of x, and of B and C, side by side. */
+/* Carried rows: of x, followed by B and C. */
 static int64_t carried_columns(const state_space *self)
 {
     return self->Ml + self->BC;
@@ -238,7 +238,7 @@ static bp_scan scan_of(const state_space *self, const inner_rows *inner, const f
                      .skip = self->skip->value};
 }
 
-/* Rows [first, first + B T) of what is kept, as the convolutions read them. */
+/* Kept rows [first, first + B T), as the convolutions read them. */
 static mixed_rows rows_of(const state_space *self, const kept_rows *kept, bool of_x, int64_t first,
                           int64_t B, int64_t T, const float *before)
 {
@@ -264,7 +264,7 @@ static inner_rows inner_part(const state_space *self, const inner_rows *all, int
     return part;
 }
 
-/* What the scan reads, of B sequences of T rows from row `first` on. */
+/* The scan's input: B sequences of T rows from row `first` on. */
 static void fill_inner(const state_space *self, const inner_rows *to, const kept_rows *kept,
                        int64_t first, int64_t B, int64_t T, const float *before)
 {
@@ -349,7 +349,7 @@ static void continue_sequence(const state_space *self, bp_pass *pass, const kept
                     pass->scratch);
 }
 
-/* Rows of a sequence follow one another. All states are read before one is written. */
+/* Rows of a sequence are consecutive. All states are read before any is written. */
 static void continue_sequences(const state_space *self, bp_pass *pass, const kept_rows *kept,
                                forward_rows *work)
 {
@@ -405,8 +405,8 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-/* What the scan read, and the gated rows that the last product read, made again; then dy of the
- * scan from the gradient of the branch. */
+/* Recomputes the inputs of the scan and of the last product (the gated rows); then dy of the scan
+ * from the gradient of the branch. */
 static void open_gate(state_space *self, bp_pass *pass, const kept_rows *kept, backward_rows *work)
 {
     const bp_nn *nn = self->block.nn;
@@ -429,7 +429,7 @@ static void add_to(float *gradient, const float *x, const float *factors, int64_
         gradient[i] += factors ? x[i] * factors[i] : x[i];
 }
 
-/* Through the scan, the steps and the convolutions. */
+/* Backward through the scan, the steps and the convolutions. */
 static void open_scan(state_space *self, bp_pass *pass, const kept_rows *kept, backward_rows *work)
 {
     const bp_state_space_shape *s = &self->shape;

@@ -1,4 +1,4 @@
-/* The parameters of a state-space layer, and what they begin with. Called by state_space.c. */
+/* The parameters of a state-space layer, and their initial values. Called by state_space.c. */
 #include "nn/recurrent/state_space_priv.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static bp_param *add_head_values(const state_space *self, bp_group *group, const
     return param;
 }
 
-/* Taps and biases begin as torch.nn.Conv1d's: uniform within 1 / sqrt(K). They do not decay. */
+/* Initial taps and biases are torch.nn.Conv1d's: uniform within 1 / sqrt(K). They do not decay. */
 static void begin_uniform(bp_param *param, int64_t K)
 {
     param->decays = false;
@@ -42,8 +42,8 @@ static void begin_uniform(bp_param *param, int64_t K)
     param->init_std = 1 / sqrtf((float)K);
 }
 
-/* Rates of decay begin with 1 to H; steps between 0.001 and 0.1, as far apart in their logarithms
- * as heads are. Source: Dao and Gu 2024, the reference code, which draws the steps. */
+/* Initial rates of decay are 1 to H; initial steps are log-spaced between 0.001 and 0.1. Source:
+ * Dao and Gu 2024, the reference code, which draws the steps. */
 static void begin_heads(state_space *self)
 {
     int64_t H = self->shape.H;

@@ -1,15 +1,15 @@
-/* Bottleneck adapters: a small network between what a branch computes and the residual stream. */
+/* Bottleneck adapters: a small network between a branch's output and the residual stream. */
 #ifndef BP_NN_BOTTLENECK_H
 #define BP_NN_BOTTLENECK_H
 
 #include "nn/core/block.h"
 
 /** x becomes x + up GELU(down x + bias) + bias, down [rank][C], up [C][rank]. Both are small at
- * first, so x stays nearly as it is. It works on each row by itself: tensor ranks that share rows
- * out have their rows, others all. Source: Houlsby et al. 2019, section 2.1. */
+ * first, so x stays nearly as it is. It works row by row: tensor ranks that share rows out process
+ * their own rows, others all. Source: Houlsby et al. 2019, section 2.1. */
 typedef struct bp_bottleneck bp_bottleneck;
 
-/** What forward leaves for backward. */
+/** Saved by forward for backward. */
 typedef struct bp_bottleneck_rows {
     float *x;   /* [rows][C] */
     float *pre; /* [rows][rank] what GELU reads */
@@ -25,10 +25,10 @@ bp_err bp_bottleneck_bind(bp_bottleneck *self);
 void bp_bottleneck_refresh(bp_bottleneck *self);
 
 bp_bottleneck_rows bp_bottleneck_alloc(const bp_bottleneck *self, bp_arena *arena, int64_t rows);
-/** What `rows` rows kept, `times` times. Local. */
+/** Copies of the saved data of `rows` rows, `times` times. Local. */
 void bp_bottleneck_repeat(const bp_bottleneck *self, const bp_bottleneck_rows *to,
                           const bp_bottleneck_rows *from, int64_t rows, int64_t times);
-/** x[rows][C] in place; kept->x NULL: nothing is kept. Local. */
+/** x[rows][C] in place; kept->x NULL: keeps nothing. Local. */
 void bp_bottleneck_forward(const bp_bottleneck *self, bp_arena *scratch, float *x, int64_t rows,
                            const bp_bottleneck_rows *kept);
 /** dx[rows][C] in place; adds to the gradients. Local. */

@@ -1,6 +1,6 @@
-/* The branch of a Transformer layer that attends to another stream: queries of its own rows, keys
- * and values of the source, which stays as it is. Heads are split over tensor ranks as those of
- * self-attention. Source: Vaswani et al. 2017, section 3.2.3. */
+/* The branch of a Transformer layer that attends to another stream: queries from its own rows,
+ * keys and values from the source, which is unchanged. Heads are split over tensor ranks as those
+ * of self-attention. Source: Vaswani et al. 2017, section 3.2.3. */
 #include "base/err.h"
 #include "nn/transformer/transformer_priv.h"
 
@@ -75,7 +75,7 @@ void cross_repeat(const layer *self, const bp_pass *some, const saved *to, const
                      bp_nn_rows(self->block.nn, &source).count * self->shape.C, times);
 }
 
-/* Scratch of the forward pass, beside forward_work. */
+/* Scratch of the forward pass, in addition to forward_work. */
 typedef struct cross_work {
     bp_operand source; /* [source rows][C] */
     bp_operand attended;
@@ -183,7 +183,7 @@ void cross_free(layer *self)
     bp_weight_free(&self->cross_out);
 }
 
-/* All rows of the source, of which this rank may have a share. */
+/* All rows of the source; this rank may have only a share. */
 static void gather_source(const layer *self, const bp_pass *pass, const bp_operand *all,
                           const float *own)
 {
@@ -195,7 +195,7 @@ static void gather_source(const layer *self, const bp_pass *pass, const bp_opera
     bp_nn_gather(nn, &source, all);
 }
 
-/* ---- decoding: a source's keys and values are made once ---- */
+/* ---- decoding: a source's keys and values are computed once ---- */
 
 static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t capacity)
 {
@@ -294,7 +294,7 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
     layer_join(self, pass, kept, work, CROSS, base, h, MLP);
 }
 
-/* dsource += what keys and values give it. */
+/* dsource += the gradient through keys and values. */
 static void backward_source(layer *self, bp_pass *pass, const saved *kept, backward_work *work,
                             float *dsource)
 {

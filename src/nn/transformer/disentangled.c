@@ -1,5 +1,5 @@
-/* Scores of a Transformer layer that go by content and by distance: a table of distances, after its
- * norm, as keys and as queries. What each layer makes of the table it makes again backward. */
+/* Disentangled scores of a Transformer layer: a table of distances, after its norm, projected to
+ * keys and to queries. Backward recomputes the projections. */
 #include "nn/transformer/transformer_priv.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The balance loss of all layers with experts of a stack: the item of activations that counts which
- * experts rows chose goes forward to the last layer, and its gradient goes back from there, through
- * pipeline stages as all activations do. Called by the files of a Transformer layer. */
+/* The balance loss of all layers with experts of a stack: the item of activations that counts
+ * choices of experts goes forward to the last layer, and its gradient returns from there, through
+ * pipeline stages like all activations. Called by the files of a Transformer layer. */
 #include "mesh/collective.h"
 #include "nn/transformer/transformer_priv.h"
 

@@ -1,10 +1,10 @@
-/* Experts on several ranks (bp_nn.expert): rows travel to the ranks that hold the experts they
- * chose, what those give travels back. Each expert works on the rows of one rank at a time, in
- * their order, so that its products are those of a rank that has all experts. Called by experts.c.
+/* Experts on several ranks (bp_nn.expert): rows are sent to the ranks of their chosen experts, and
+ * the outputs are sent back. Each expert works on the rows of one rank at a time, in their order,
+ * so that its products are the same as on a rank that has all experts. Called by experts.c.
  *
- * Ranks exchange in turns: in turn d a rank sends to the d-th one after it, and is sent rows by the
- * d-th one before it, in chunks: of as many experts, one after another, as have no more rows than
- * the sender has. So memory is bounded wherever rows go, and no row is dropped. */
+ * Ranks exchange in turns: in turn d a rank sends rows to the d-th rank after it and receives from
+ * the d-th rank before it, in chunks. A chunk has consecutive experts whose rows do not exceed the
+ * sender's. So memory is bounded for any routing, and no row is dropped. */
 #include "nn/transformer/experts_priv.h"
 
 #include "mesh/collective.h"
@@ -12,12 +12,12 @@
 
 enum { TAG_X = 401, TAG_DY, TAG_SHARES, TAG_Y, TAG_DSHARES };
 
-/* Scratch. Of a chunk of this rank's rows, and of one that has come; [most][...] each. */
+/* Scratch for a chunk of this rank's rows and for a received one; [most][...] each. */
 typedef struct exchange_work {
     bp_operand x, dy, x_come, dy_come;
     float *shares, *shares_come, *dshares_come, *y_come; /* y: or gradients of x */
     bp_operand up, active, dactive, dup;                 /* of one expert */
-    float *y, *dshares; /* [rows * k][C], [rows * k]: what has come back, in the order of choices */
+    float *y, *dshares; /* [rows * k][C], [rows * k]: returned results, in the order of choices */
 } exchange_work;
 
 typedef struct exchange {
@@ -25,11 +25,11 @@ typedef struct exchange {
     const routing *routes;
     int at, ranks;
     bool backward;
-    const bp_operand *from, *dfrom; /* this rank's rows, and gradients of what experts give */
+    const bp_operand *from, *dfrom; /* this rank's rows, and gradients of experts' outputs */
     exchange_work work;
 } exchange;
 
-/* Experts [expert, expert + experts) of the rank that they are sent to, and their rows. */
+/* Experts [expert, expert + experts) of the receiving rank, and their rows. */
 typedef struct chunk {
     int64_t expert, experts, rows;
 } chunk;
@@ -69,7 +69,7 @@ static int32_t *counts_of(const layer *self, int32_t *counts, int64_t rank)
     return counts + rank * (self->own_experts + 1);
 }
 
-/* Tells all ranks how many rows come to each of their experts. */
+/* Sends all ranks the number of rows for each of their experts. */
 static void exchange_counts(const layer *self, const routing *routes, int64_t rows)
 {
     const bp_nn *nn = self->block.nn;
@@ -89,7 +89,7 @@ static void exchange_counts(const layer *self, const routing *routes, int64_t ro
                                            MPI_INT32_T, nn->expert));
 }
 
-/* Rows of the rank that has the most. */
+/* The maximum of rows over ranks. */
 static int64_t most_rows(const layer *self, const routing *routes)
 {
     int64_t most = 0;
@@ -100,7 +100,7 @@ static int64_t most_rows(const layer *self, const routing *routes)
     return most;
 }
 
-/* The chunk after `last`; without experts where there is none. */
+/* The chunk after `last`; without experts at the end. */
 static chunk next_chunk(const exchange *self, const int32_t *counts, const chunk *last)
 {
     int64_t own = self->of->own_experts;
@@ -116,7 +116,7 @@ static chunk next_chunk(const exchange *self, const int32_t *counts, const chunk
 
 /* ---- messages ---- */
 
-/* What is under way of one chunk in each direction. */
+/* Transfers in flight of one chunk in each direction. */
 typedef struct flight {
     bp_transfer x, dy, shares, y, dshares;                          /* sent */
     bp_transfer x_come, dy_come, shares_come, y_back, dshares_back; /* received */
@@ -148,7 +148,7 @@ static void receive(exchange *self, flight *under_way, int from, int64_t rows)
                   comm);
 }
 
-/* Sends a chunk, and awaits its results where they belong. */
+/* Sends a chunk, and posts the receive of its results in their place. */
 static void send(exchange *self, flight *under_way, int to, const choices *of)
 {
     const exchange_work *work = &self->work;
@@ -198,14 +198,14 @@ static void await_all(flight *under_way)
 
 /* ---- products ---- */
 
-/* Rows that wait for this rank's experts, and where results go. */
+/* Rows for this rank's experts, and the destination of results. */
 typedef struct given {
     const bp_operand *x, *dy;
     const float *shares;
     float *y, *dshares;
 } given;
 
-/* The gradients of weights that rows of rank `source` add to. */
+/* The weight gradients to which rows of rank `source` add. */
 static void open_source(const exchange *self, bp_param *weights, int count, int source)
 {
     int64_t apart = self->of->shape.experts.weights->source_floats;
@@ -283,7 +283,7 @@ static void run_chunk(exchange *self, int source, const chunk *of, const given *
 
 /* ---- turns ---- */
 
-/* The rows of a chunk that leaves, one after another. */
+/* Gathers the rows of an outgoing chunk. */
 static void pack(exchange *self, const choices *of)
 {
     exchange_work *work = &self->work;

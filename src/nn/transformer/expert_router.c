@@ -1,5 +1,5 @@
-/* The router of a layer with experts: which ones a row goes through, and what each counts. Called
- * by experts.c. */
+/* The router of a layer with experts: the experts of each row, and their shares. Called by
+ * experts.c. */
 #include "nn/transformer/experts_priv.h"
 
 #include "base/err.h"

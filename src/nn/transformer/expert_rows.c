@@ -1,5 +1,5 @@
-/* The rows of one expert: which they are, and its products forward and backward. Called by
- * experts.c and expert_exchange.c. */
+/* The rows of one expert, and its products forward and backward. Called by experts.c and
+ * expert_exchange.c. */
 #include "nn/transformer/experts_priv.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ void experts_add_rows(const layer *self, float *to, const float *y, const choice
     }
 }
 
-/* The shares are of choices `order`; NULL: of rows. */
+/* The shares of choices `order`; NULL: of rows. */
 static int64_t place_of(const int32_t *order, int64_t i)
 {
     return order ? order[i] : i;

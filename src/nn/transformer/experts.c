@@ -1,6 +1,6 @@
-/* A mixture of experts as the MLP of a Transformer layer: one expert after the other, each over the
- * rows that chose it. expert_router.c says which those are, expert_exchange.c brings them to
- * experts of other ranks. Called by the other files of a layer.
+/* A mixture of experts as the MLP of a Transformer layer: one expert after the other, each over
+ * the rows that chose it. expert_router.c chooses them, expert_exchange.c sends them to experts of
+ * other ranks. Called by the other files of a layer.
  */
 #include "nn/transformer/experts_priv.h"
 
@@ -200,7 +200,7 @@ static void backward_one(layer *self, int64_t e, const choices *of, const expert
     experts_add_rows(self, work->norm.dnormed, work->dx, of, NULL);
 }
 
-/* Gradients of all but the weights of gates and up, of which those are known then. */
+/* Gradients of everything but the weights of gates and up, and the output gradients for those. */
 static void backward_here(layer *self, const expert_work *work, const saved *kept)
 {
     for (int64_t e = 0; e < self->shape.experts.count; e++) {
@@ -242,7 +242,7 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
     else
         backward_here(self, &work, kept);
     balance_add(self, pass, kept, balance);
-    /* all of it is linear: each tensor rank has its part of dlogits, one that of the loss */
+    /* all of it is linear: each tensor rank has its part of dlogits; one rank adds the loss's */
     router_backward(self, pass, kept, work.dlogits, work.dshares,
                     self->block.nn->tensor_rank == 0 ? balance : NULL);
     router_backward_input(self, work.norm.dnormed, work.dlogits, rows);

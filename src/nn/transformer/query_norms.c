@@ -1,6 +1,5 @@
-/* Norms of queries and keys, before they are rotated: of each head by itself, or of all heads
- * together, whose sums go over tensor ranks then; and clips of them. Called by the files of a
- * Transformer layer. */
+/* Norms of queries and keys before rotation: per head, or over all heads together with sums over
+ * tensor ranks; and their clips. Called by the files of a Transformer layer. */
 #include "mesh/collective.h"
 #include "nn/transformer/transformer_priv.h"
 
@@ -29,7 +28,7 @@ static int64_t first_gain(const layer *self, int kind)
     return is_whole(self) ? (kind == Q ? self->first_head : self->first_key) * self->D : 0;
 }
 
-/* If several ranks have a head of keys, the first of them counts. */
+/* If several ranks have a head of keys, the first of them counts it. */
 static bp_part_norm norm_of(const layer *self, const bp_pass *pass, int kind)
 {
     int64_t D = self->D, group = self->shape.H / self->shape.G,
@@ -67,7 +66,7 @@ void query_repeat(const layer *self, const bp_pass *some, const saved *to, const
 {
     int64_t at = 0, before = 0;
 
-    if (!to->query_rstd || !from->query_rstd) /* there are no norms, or only counted memory */
+    if (!to->query_rstd || !from->query_rstd) /* no norms, or memory is only counted */
         return;
     for (int kind = 0; kind < KINDS; kind++) {
         bp_part_norm norm = norm_of(self, some, kind);

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* dh += what goes through the MLP, and attention, of the gradient dout of what they gave: dh
- * itself, unless the branches are parallel. With post_norm dh goes through the norm first, for
- * which `own` is scratch. */
+/* dh += the gradients through the MLP, and attention, of dout, the gradient of their outputs: dh
+ * itself, unless the branches are parallel. With post_norm dh goes through the norm first, with
+ * `own` as scratch. */
 static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const float *dout,
                          float *dh, float *own)
 {

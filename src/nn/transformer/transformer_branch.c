@@ -148,7 +148,7 @@ static void rotate_rows(const layer *self, const bp_pass *pass, float *qkv, int6
                    back);
 }
 
-/* The length of the text that row r is of. */
+/* The length of row r's text. */
 static int64_t length_of(const bp_pass *pass, int64_t r)
 {
     const bp_continuation *rest = pass->continuation;
@@ -230,8 +230,8 @@ static void close_rows(const layer *self, const saved *kept, branch_kind branch,
     bp_layer_norm_forward(&to, kept->closed[branch], &norm, &(bp_residual){.base = rows});
 }
 
-/* A branch, summed over tensor ranks, after its bottleneck and its closing norm, as the residual
- * stream takes it in: with the mask of `key`. */
+/* A branch, summed over tensor ranks, after its bottleneck and its closing norm, with the dropout
+ * mask of `key`, for the residual stream. */
 static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, branch_kind branch,
                                const float *base, float *sums, bp_rng_key *key)
 {
@@ -352,7 +352,7 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-/* dx = the gradient before a closing norm, of what it was after it. */
+/* dx = the gradient before a closing norm, from that after it. */
 static void open_closing(const layer *self, const bp_pass *pass, branch_kind branch,
                          const saved *kept, float *dx, int64_t rows)
 {
@@ -398,8 +398,8 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
     bp_nn_gather(nn, pass, dbranch);
 }
 
-/* What a branch reads that has no norm before it: the layer's input, or what the branch before it
- * left, or the norm of that. */
+/* The input of a branch without a norm before it: the layer's input, the previous branch's result,
+ * or the norm of that. */
 static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
                       const saved *kept)
 {

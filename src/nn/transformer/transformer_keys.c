@@ -2,19 +2,19 @@
  * heads that other ranks' heads need, too. Called by transformer_layer.c and
  * transformer_backward.c.
  *
- * The parameters are cut by rows, one owner each, so that optimizer, norm and checkpoints have each
- * once. Before a forward pass that follows an update the ranks gather them, and each takes the key
- * heads that its query heads read, after its queries' weights: one product makes q, k and v as
- * ever. Backward makes the gradients of what it took, and they are summed over the ranks into their
- * owners', micro-batch by micro-batch, in the fixed order of bp_reduce_scatter. A bias is the last
- * column of its row on the way. */
+ * The parameters are cut by rows with one owner each, so that optimizer, norm and checkpoints have
+ * each once. Before the first forward pass after an update the ranks gather them. Each rank
+ * appends the key heads that its query heads read to its queries' weights, so that one product
+ * still makes q, k and v. Backward computes gradients of the copies, which are summed over the
+ * ranks into their owners', micro-batch by micro-batch, in the fixed order of bp_reduce_scatter.
+ * In messages a bias is the last column of its row. */
 #include "base/err.h"
 #include "mesh/collective.h"
 #include "nn/transformer/transformer_priv.h"
 
 #include <string.h>
 
-/* Rows of k, and of v, that a rank has, the last ranks fewer; and floats of a row on the way. */
+/* Rows of k, and of v, on a rank (fewer on the last ranks); and floats of a row in messages. */
 static int64_t share_rows(const layer *self)
 {
     int64_t tensors = self->block.nn->tensor_ranks;
@@ -154,7 +154,7 @@ size_t keys_scratch(const layer *self, bool training)
     return count.used_bytes;
 }
 
-/* The gradients of the rows that this rank took, on their way to their owners; 0 of the others. */
+/* The gradients of the rows copied to this rank, to be sent to their owners; 0 for the others. */
 static void put_needed(const layer *self, float *way, const float *joined, const float *dbias)
 {
     int64_t C = self->shape.C, first = self->first_key * self->D, rows = self->Gl * self->D;

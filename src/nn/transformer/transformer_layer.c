@@ -72,7 +72,7 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, 
 
     if (!layer_attends(self))
         return true;
-    if (self->shape.sees_all) /* a source's layer is done with once that is read */
+    if (self->shape.sees_all) /* a source's layer ends once the source is read */
         return need->source_capacity > 0 && block->stream > 0;
     shape = layer_cached_shape(self, slots, capacity);
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);

@@ -3,14 +3,14 @@
  * transformer_layer.c. */
 #include "nn/transformer/transformer_priv.h"
 
-/* A layer that sees all places of its own text is of no model that continues texts. */
+/* A layer that sees all places of its own text can't continue texts. */
 static bool may_continue(const layer *self)
 {
     return !self->shape.sees_all || self->block.stream != 0;
 }
 
-/* What attention reads and writes: bf16, rounded once by what makes it, or float32. A plan without
- * training is of decoding, too, whose cache is float32. */
+/* The type of attention's inputs and outputs: bf16, rounded once by their producer, or float32. A
+ * plan without training also covers decoding, whose cache is float32. */
 static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *pass, bool halves,
                              int64_t columns)
 {
@@ -31,7 +31,7 @@ static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *
     return bp_operand_floats(bp_arena_floats(arena, rows * columns), rows, columns);
 }
 
-/* The operand of rows that may be one. */
+/* An operand that may be the rows themselves. */
 static bp_operand operand_of(const layer *self, bp_arena *arena, const bp_operand *x)
 {
     if (x->form == BP_OPERAND_BF16)
@@ -87,7 +87,7 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
     else if (layer_attends(self) && !self->gain[ATTENTION])
         kept.entered = kept.before[ATTENTION];
-    if (!self->experts || !experts_travel(self)) /* the rows of others are not bounded */
+    if (!self->experts || !experts_travel(self)) /* other ranks' rows have no bound */
         kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm,
                                          self->experts ? rows * self->shape.experts.chosen : rows,
                                          layer_up_columns(self));
@@ -106,7 +106,7 @@ size_t layer_saved_bytes(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-/* `count` rows a head of biases of scores; NULL: there are none. */
+/* `count` rows of biases of scores per head; NULL without biases. */
 static float *alloc_bias(const layer *self, bp_arena *arena, const bp_pass *pass, int64_t count)
 {
     bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
@@ -194,7 +194,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* A branch's gradient on own rows, where it is closed or scaled, and the closing norm's sums. */
+/* A branch's gradient on own rows, if it has a closing norm or a scale, and the closing norm's
+ * sums. */
 static size_t closing_scratch(const layer *self, int64_t own)
 {
     bp_arena count = {0};

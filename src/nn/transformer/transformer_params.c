@@ -20,7 +20,7 @@ static bool has_qkv_bias(const layer *self)
     return (!self->shape.no_bias && !self->shape.no_attention_bias) || self->shape.qkv_bias;
 }
 
-/* Attention's: q, k and v are logical tensors of their own; their slices are contiguous so that one
+/* Attention's: q, k and v are separate logical tensors; their slices are contiguous so that one
  * product makes all three. */
 static void add_attention_params(layer *self, bp_group *group)
 {

@@ -1,5 +1,5 @@
-/* Shared by the files of a Transformer layer: its parts, what it keeps, and how a branch joins the
- * residual stream. */
+/* Shared by the files of a Transformer layer: its parts, its saved data, and the addition of a
+ * branch to the residual stream. */
 #ifndef BP_NN_TRANSFORMER_PRIV_H
 #define BP_NN_TRANSFORMER_PRIV_H
 
@@ -10,7 +10,7 @@
 #include "nn/transformer/bottleneck.h"
 
 #define INIT_STD      0.02F
-#define PARALLEL_ROWS 64 /* fewer are too little work for several threads */
+#define PARALLEL_ROWS 64 /* fewer rows are too little work for several threads */
 
 /* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
 typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
@@ -28,7 +28,7 @@ typedef enum layer_product {
 } layer_product;
 
 /* Numbers of a layer's dropout masks, counted from shape.first_mask: of attention weights, and of
- * what is added to the residual stream. */
+ * branches added to the residual stream. */
 enum {
     DROPOUT_ATTENTION,
     DROPOUT_ATTENTION_SUM,
@@ -54,45 +54,44 @@ typedef struct layer {
     float *joined; /* weights and biases of q and of the keys and values that its heads read; */
     bool stale;    /* and they are to be gathered first */
     bp_param *key_weight[2], *key_bias[2];     /* of k and v: this rank's rows, by heads or not */
-    bp_param *query_gain[2];                   /* of the norms of q and k; NULL: there are none */
+    bp_param *query_gain[2];                   /* of the norms of q and k; may be NULL */
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
-    bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; NULL: none */
+    bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; may be NULL */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
-        *down_bias;                   /* biases NULL where there are none; gate comes before up */
+        *down_bias;                   /* biases may be NULL; gate precedes up */
     bp_weight *qkv, *out, *up, *down; /* q, k and v are contiguous: one product */
     bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
         *cross_out_bias;
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
     bp_param *router;                          /* [E][C] */
-    expert *experts;                           /* [own_experts]; NULL: there is one MLP */
+    expert *experts;                           /* [own_experts]; NULL: one MLP */
     int64_t first_expert, own_experts;         /* of those of all ranks of nn->expert */
-    bp_param *apart_weight[2], *apart_bias[2]; /* of distances as keys, as queries; NULL: none */
+    bp_param *apart_weight[2], *apart_bias[2]; /* of distances as keys, as queries; may be NULL */
     bp_weight *apart[2];
     bp_disentangled distances;           /* how many there are, for plans */
     bp_lora *adapted[PRODUCTS];          /* NULL: a product is not adapted */
-    bp_bottleneck *bottleneck[BRANCHES]; /* after a branch; NULL: there is none */
+    bp_bottleneck *bottleneck[BRANCHES]; /* after a branch; may be NULL */
 } layer;
 
-/* Which experts rows go through, k each: the choices of an expert are one after another, in the
- * order of rows. */
+/* The k experts of each row: the choices of an expert are consecutive, in the order of rows. */
 typedef struct routing {
     float *probabilities;      /* [rows][E] */
-    float *shares;             /* [rows][k] of those chosen, whose experts ascend */
+    float *shares;             /* [rows][k] of the chosen experts, in ascending order */
     int32_t *chosen;           /* [rows][k] */
     int32_t *order;            /* [rows * k]: row * k + which of its choices */
-    int32_t *first;            /* [E + 1] where an expert's begin there */
+    int32_t *first;            /* [E + 1] where each expert's choices begin */
     int32_t *leaving, *coming; /* [ranks][own experts + 1] where experts are on several ranks: rows
                                   that go to each expert of a rank, and that come from it to each of
                                   this one's; and all rows that they are of */
 } routing;
 
-/* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
- * Norms' outputs and the activation's are computed again. Without training the residual stream
- * stays where it is, and the rest is left out. */
+/* Kept by forward for backward: for all rows, rows = B * T, or for this rank's own (bp_nn_rows).
+ * Outputs of norms and of the activation are recomputed. Without training the residual stream is
+ * in place, and the rest is omitted. */
 typedef struct saved {
-    float *before[BRANCHES];                /* [own rows][C] what each norm reads */
+    float *before[BRANCHES];                /* [own rows][C] input of each norm */
     float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
-    float *closed[BRANCHES];                /* [own rows][C] what closing norms read, */
+    float *closed[BRANCHES];                /* [own rows][C] input of closing norms, */
     float *closed_mean[BRANCHES], *closed_rstd[BRANCHES]; /* [own rows] */
     bp_operand qkv;            /* [rows]: Hl heads of q, Gl of k, Gl of v */
     bp_operand attended;       /* [rows][Cl] */
@@ -101,19 +100,19 @@ typedef struct saved {
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
     float *source;  /* [own source rows][C] */
-    float *entered; /* [own rows][C] what a layer is given that reads it as it is */
+    float *entered; /* [own rows][C] the input of a layer that reads it without a norm */
     routing routes;
-    float *balance;   /* [E] the rows of the micro-batch that chose each, of the whole stack: of its
-                         last layer */
-    uint8_t *clipped; /* [rows][qkv columns]; NULL: nothing is clipped, or kept */
-    float *query_before, *query_rstd;     /* of q, then of k, what their norms read; NULL: none */
+    float *balance; /* [E] in the stack's last layer: rows of the micro-batch that chose each, over
+                       the whole stack */
+    uint8_t *clipped; /* [rows][qkv columns]; NULL without clipping, or if not kept */
+    float *query_before, *query_rstd;     /* inputs of the norms of q, then of k; may be NULL */
     bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
 } saved;
 
 /* Scratch of the forward pass that all branches share. */
 typedef struct forward_work {
     bp_operand normed; /* [rows][C] of a norm */
-    float *branch;     /* [rows][C] what is added to the residual stream */
+    float *branch;     /* [rows][C] the branch to add to the residual stream */
 } forward_work;
 
 /* Scratch of a norm's backward pass. */
@@ -145,7 +144,7 @@ typedef struct apart_work {
     bp_operand x, dy;                    /* of normed, and of dprojected */
 } apart_work;
 
-/* Scratch of attention's forward pass, beside forward_work. */
+/* Scratch of attention's forward pass, in addition to forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
     query_work queries;
@@ -218,7 +217,7 @@ void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back)
 /** The biases of scores by distance, computed in `bias`; NULL: none. */
 void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias);
 /** How distances are put into buckets. */
-/** Do scores get what goes by the distance? */
+/** Do scores depend on distance? */
 static inline bool layer_has_score_bias(const layer *self)
 {
     return self->shape.relative || self->shape.alibi;
@@ -229,15 +228,15 @@ static inline bp_relative layer_relative(const layer *self)
                          self->shape.sees_all};
 }
 
-/** `columns`: of the widest bias besides those of C. */
+/** `columns`: of the widest bias other than those of C. */
 norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
 closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own);
-/** The operand of a branch's gradient dout: that itself where it is of all rows and nothing is
- * dropped or rounded. */
+/** The operand of a branch's gradient dout: dout itself if it has all rows, without dropout or
+ * rounding. */
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dout);
 
-/* transformer_memory.c: `kept` says which part of the scratch is in what is kept. */
+/* transformer_memory.c: parts of the scratch may be in `kept`. */
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
 attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
@@ -263,8 +262,8 @@ bp_err layer_bind_bottlenecks(layer *self);
 bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
                           int64_t outs, int64_t ins);
 void layer_refresh_adapted(layer *self);
-/** The gradients of the `count` weights of a product, which are contiguous; of an adapter's where
- * it has one, and of none where they are frozen. */
+/** The gradients of the `count` contiguous weights of a product, or of its adapter; skips frozen
+ * ones. */
 void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
                            int count, const bp_operand *dy, const bp_operand *x);
 /** Scratch of backward, and of forward, for an adapter. */
@@ -276,8 +275,8 @@ void layer_free_adapted(layer *self);
 void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
 /** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
- * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h;
- * with closing_only only that. */
+ * or of base for parallel branches. With post_norm h = the norm of that sum, and work->normed = h;
+ * with closing_only no norm, and work->normed = h. */
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                 branch_kind branch, const float *base, float *h, branch_kind next);
 /** h = base + the MLP's branch; with post_norm the norm of that. */
@@ -286,24 +285,24 @@ void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work
 /** work->normed = the first branch's norm of x; x itself where branches read the stream. */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
 bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
-/** The gradient of a branch before its dropout, and its bias's, from that of what it was added
+/** The gradient of a branch before its dropout, and its bias's, from that of the sum it was added
  * to. */
 void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
                          const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
                          branch_kind branch);
-/** dh = the gradient before the norm that follows a branch; dy: what it was, [own rows][C] of
- * scratch. */
+/** dh = the gradient before the norm that follows a branch; dy: scratch [own rows][C] for the
+ * gradient after it. */
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy);
-/** `to` = what a branch's first product read, made again. Collective over nn->tensor. */
+/** `to` = the input of a branch's first product, recomputed. Collective over nn->tensor. */
 void layer_fill_normed(const layer *self, const bp_pass *pass, branch_kind branch,
                        const saved *kept, const bp_operand *to);
 /** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
- * where branches read the stream dh += only that sum. work->normed is what the branch's first
- * product read. */
+ * where branches read the stream dh += only that sum. work->normed is the input of the branch's
+ * first product. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
-/** The values, the gradient of a parameter; NULL if the layer lacks it. */
+/** The values and the gradient of a parameter; NULL if the layer lacks it. */
 static inline const float *layer_value_of(const bp_param *param)
 {
     return param ? param->value : NULL;
@@ -312,7 +311,7 @@ static inline float *layer_gradient_of(const bp_param *param)
 {
     return param ? param->gradient : NULL;
 }
-/** NULL where there is no such bias. */
+/** NULL without such a bias. */
 static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
 {
     return bias->sums ? bias : NULL;
@@ -320,9 +319,9 @@ static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
 /** For the projections that end a branch: a residual stream that no norm follows grows with their
  * number (Radford et al. 2019, section 2.3). */
 float layer_residual_std(const layer *self);
-/** The initial deviation of queries' weights. */
+/** The initial standard deviation of queries' weights. */
 float layer_query_std(const layer *self);
-/** The bias of the product that makes q, k and v; NULL: there is none. */
+/** The bias of the product that makes q, k and v; may be NULL. */
 const float *layer_qkv_bias(const layer *self);
 /** A bias after a row split belongs to the sum: one rank adds it. */
 const float *layer_bias_once(const layer *self, const bp_param *bias);
@@ -333,9 +332,9 @@ const char *layer_param_name(char *buffer, const layer *self, const char *part);
 /** As bp_block_ops.backward. */
 void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory);
 
-/* transformer_keys.c: where `repeats`. keys_join gives what weights and biases are gathered into:
- * values of qkv. keys_gather is collective over nn->tensor, and has nothing to do unless the values
- * have changed since. */
+/* transformer_keys.c: if `repeats`. keys_join returns the destination of gathered weights and
+ * biases: values of qkv. keys_gather is collective over nn->tensor, and does nothing unless the
+ * values have changed since the last call. */
 float *keys_join(layer *self);
 size_t keys_joined_bytes(const layer *self);
 size_t keys_scratch(const layer *self, bool training);
@@ -345,23 +344,24 @@ void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_
                    const float *dbias);
 void keys_free(layer *self);
 
-/* disentangled.c: scores by content and distance; nothing where the layer has none. Local. */
+/* disentangled.c: scores by content and distance; no effect if the layer has no such scores.
+ * Local. */
 void apart_add_params(layer *self, bp_group *split);
 bp_err apart_bind(layer *self);
 void apart_refresh(layer *self);
 void apart_free(layer *self);
 apart_work apart_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward);
-/** Sets shape->apart to what the table gives, in `work`. */
+/** Sets shape->apart to the table's projections, in `work`. */
 void apart_forward(const layer *self, bp_attention_shape *shape, apart_work *work);
-/** Where attention's backward pass leaves gradients; and what follows from them, after those of q,
- * k and v. */
+/** Where attention's backward pass writes gradients; and the gradients derived from them, after
+ * those of q, k and v. */
 void apart_give(const layer *self, bp_attention_gradients *to, const apart_work *work);
 void apart_backward(layer *self, const bp_pass *pass, apart_work *work);
 
-/* query_norms.c: what q and k go through before they are rotated; nothing where the layer has no
- * such norms. In place, of all rows; collective over nn->tensor. */
+/* query_norms.c: norms of q and k before rotation; no effect if the layer has no such norms. In
+ * place, of all rows; collective over nn->tensor. */
 void query_add_params(layer *self, bp_group *group);
-/* What a pass over some examples kept, `times` times. */
+/* Copies, `times` times, of the data that a pass over some examples kept. */
 void query_repeat(const layer *self, const bp_pass *some, const saved *to, const saved *from,
                   int64_t times);
 void query_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
@@ -371,8 +371,8 @@ void query_forward(const layer *self, const bp_pass *pass, float *qkv, const sav
 void query_backward(const layer *self, const bp_pass *pass, float *dqkv, const saved *kept,
                     const query_work *work);
 
-/* Clips after them, and of gradients: what was clipped has none. Nothing where the layer does not
- * clip. */
+/* Clips after the norms, and of gradients: a clipped value has gradient 0. No effect if the layer
+ * does not clip. */
 void query_clip(const layer *self, float *qkv, int64_t rows, uint8_t *clipped);
 void query_clip_backward(const layer *self, float *dqkv, int64_t rows, const uint8_t *clipped);
 
@@ -390,12 +390,12 @@ static inline bool experts_travel(const layer *self)
 {
     return bp_nn_experts(self->block.nn) > 1;
 }
-/** branch[rows][C] = what the experts of the rows of `normed` give. */
+/** branch[rows][C] = the output of the experts for the rows of `normed`. */
 void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
                      float *branch);
 /** bp_block_ops.assist, of a layer whose experts are on several ranks. */
 void experts_assist(layer *self, bp_arena *scratch);
-/** As the MLP's; `balance`: gradients of the item, of own rows; NULL: there is none. */
+/** As the MLP's; `balance`: gradients of the item, of own rows; may be NULL. */
 void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float *dout, float *dh,
                       const float *balance);
 
@@ -403,15 +403,15 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
 routing router_alloc(const layer *self, bp_arena *arena, int64_t rows);
 /** Shares of the rows, and their order by experts. Collective: no. */
 void router_forward(const layer *self, const routing *routes, const bp_operand *normed);
-/** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, except for
- * rows of padding; dP NULL: nothing. */
+/** dlogits[rows][E] from dshares, and from dP[E], the gradient of each share before the choice,
+ * except for rows of padding; dP may be NULL. */
 void router_backward(const layer *self, const bp_pass *pass, const saved *kept, float *dlogits,
                      const float *dshares, const float *dP);
 /** dx[rows][C] += dlogits times the router's weights; and the gradient of these. */
 void router_backward_input(const layer *self, float *dx, const float *dlogits, int64_t rows);
 void router_backward_weight(const layer *self, const float *dlogits, const bp_operand *normed);
 
-/* expert_balance.c: the item of activations that counts choices; nothing where there is none. */
+/* expert_balance.c: the item of activations that counts choices; no effect without it. */
 /** Is row r of a pass no padding? */
 bool balance_counts(const bp_pass *pass, int64_t r);
 void balance_forward(const layer *self, const bp_pass *pass, const saved *kept,
@@ -422,7 +422,7 @@ void balance_begin(const layer *self, const bp_pass *pass, const saved *kept,
 /** The layer's part of the loss, and its load. */
 void balance_add(const layer *self, bp_pass *pass, const saved *kept, const float *dP);
 
-/* cross_attention.c: the branch that looks at the source. */
+/* cross_attention.c: the branch that attends to the source. */
 void cross_add_params(layer *self, bp_group *split, bp_group *whole);
 void cross_repeat(const layer *self, const bp_pass *some, const saved *to, const saved *from,
                   int64_t times);
@@ -433,7 +433,7 @@ bp_err cross_bind(layer *self);
 void cross_refresh(layer *self);
 void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                    const float *source, const float *base, float *h);
-/** own: [own rows][C] of scratch where norms follow branches. */
+/** own: scratch [own rows][C] if norms follow branches. */
 void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *own,
                     float *dsource);
 void cross_free(layer *self);
@@ -441,7 +441,7 @@ void cross_free(layer *self);
  * source that this pass reads, kept there. */
 void cross_cache(const layer *self, bp_cache_need *need);
 void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source);
-/** Floats of what comes before them in the cache. */
+/** Floats that precede them in the cache. */
 int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity);
 
 #endif

@@ -1,8 +1,8 @@
-/* What a layer keeps of some examples, for others that read the same. Called by
+/* Copies of a layer's saved data, for other examples with the same input. Called by
  * models/network_gradient.c through the block's table. */
 #include "nn/transformer/transformer_priv.h"
 
-/* How often the examples of a pass are copied; their rows, and those of this rank. */
+/* The number of copies of a pass's examples; their rows, and those of this rank. */
 typedef struct copies {
     int64_t times, rows, own;
 } copies;

@@ -1,5 +1,5 @@
-/* Token and position embeddings, of a stream each: the first block. The vocabulary is split over
- * tensor ranks. */
+/* Token and position embeddings, per stream: the first block. The vocabulary is split over tensor
+ * ranks. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -35,7 +35,7 @@ static bp_pass pass_of(const bp_embedding_part *part, const bp_pass *pass)
     return of_stream;
 }
 
-/* All rows where this rank has but some of the hidden state's: else the hidden state itself. */
+/* All rows if this rank has only some of the hidden state's; else the hidden state itself. */
 static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *pass, float *hidden)
 {
     int64_t rows = pass->B * pass->T;
@@ -45,7 +45,7 @@ static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *p
     return bp_arena_floats(arena, rows * width_of(self));
 }
 
-/* Where padding has a place of its own: the rows of wpe of each row's place. */
+/* If padding has its own place: the row of wpe for each row. */
 static int32_t *alloc_places(const bp_embedding_part *part, bp_arena *arena, int64_t rows)
 {
     return part->places_padding ? (int32_t *)(void *)bp_arena_floats(arena, rows) : NULL;
@@ -91,8 +91,8 @@ static bool drops(const embedding *self, const bp_embedding_part *part, const bp
     return pass->dropout && self->block.nn->dropout > 0 && !part->keeps_all;
 }
 
-/* Segments of the rows from own.first on. NULL: all rows are of segment 0, as there are no others,
- * in the batch or in the table. */
+/* Segments of the rows from own.first on. NULL: all rows are of segment 0, since the batch or the
+ * table has no other segments. */
 static const int32_t *segments_of(const bp_embedding_part *part, const bp_pass *pass,
                                   bp_row_range own)
 {
@@ -223,8 +223,7 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     }
 }
 
-/* What follows a text by `after` places or more is padding, whose row of a table learns
- * nothing. */
+/* Places from `after` places past a text on are padding, whose table row is not trained. */
 static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
                           int64_t after, float *dhidden)
 {
@@ -245,7 +244,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     bp_row_range own = bp_nn_rows(nn, pass);
     size_t mark = pass->scratch->used_bytes;
     float *all = alloc_all(self, pass->scratch, pass, dhidden);
-    bool learns = !pass->vector_gradients[part->stream]; /* those of inputs are of padding too */
+    bool learns = !pass->vector_gradients[part->stream]; /* those of inputs include padding */
 
     if (drops(self, part, pass)) {
         bp_rng_key key = bp_dropout_key(nn, pass, part->dropout_stream);

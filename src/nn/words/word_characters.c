@@ -21,7 +21,7 @@ static words *words_of(const bp_block *block)
 
 /* What is made of `capacity` words. */
 typedef struct stack {
-    float *x;     /* [highways + 1][capacity][F]: features, and what each highway layer leaves */
+    float *x;     /* [highways + 1][capacity][F]: features, and the output of each highway layer */
     float *carry; /* [highways][capacity][F] gates */
     float *transform; /* [highways][capacity][F] */
     uint8_t *where;   /* [capacity][F] */
@@ -31,7 +31,7 @@ typedef struct stack {
 typedef struct lexicon {
     int64_t capacity;
     int32_t *count; /* [1] distinct words */
-    int32_t *ids;   /* [capacity] in the order in which they first occur */
+    int32_t *ids;   /* [capacity] in order of first occurrence */
     int32_t *index; /* [rows of both streams] each row's number among them */
 } lexicon;
 
@@ -83,7 +83,7 @@ static bool keeps_vectors(const words *self)
     return bp_gemm_is_forward_only(self->block.nn->gemm);
 }
 
-/* Words that are computed at once outside training: of a run of the vocabulary, or of the
+/* Words computed at once outside training: from a run of the vocabulary, or from the
  * micro-batch. */
 static int64_t run_words(const words *self, const lexicon *met)
 {
@@ -244,7 +244,7 @@ static void highway_forward(const words *self, int64_t k, float *y, const float 
     }
 }
 
-/* Vectors of `count` words, whose memory holds filled(count) of them. */
+/* Vectors of `count` words, in memory for filled(count) words. */
 static void spell(const words *self, bp_arena *scratch, const int32_t *ids, int64_t count,
                   int64_t capacity, const stack *to, bool keeps, float *vectors)
 {
@@ -268,8 +268,8 @@ static void spell(const words *self, bp_arena *scratch, const int32_t *ids, int6
         memcpy(vectors, x, (size_t)(rows * s->P) * sizeof *vectors);
 }
 
-/* Words of a run of the vocabulary, which are the same on every request: bits do not depend on
- * it. */
+/* Words of a run of the vocabulary, which is the same for every request, so bits do not depend on
+ * the request. */
 static void spell_run(words *self, bp_pass *pass, int64_t run)
 {
     int64_t first = run * BP_HEAD_ROW_CLASS, rows = self->rows, P = self->shape.P,
@@ -287,7 +287,7 @@ static void spell_run(words *self, bp_pass *pass, int64_t run)
     pass->scratch->used_bytes = mark;
 }
 
-/* The second stream is asked for: in training, by a probe, or because its term is scored. */
+/* Is the second stream needed: in training, for a probe, or because its term is scored? */
 static bool reads_second(const words *self, const bp_pass *pass)
 {
     return self->shape.twice &&
@@ -327,7 +327,7 @@ static void gather_words(const words *self, lexicon *to, bp_pass *pass)
     pass->scratch->used_bytes = mark;
 }
 
-/* Each row's vector: vectors[index], or those that are kept. */
+/* Each row's vector: vectors[index], or the kept ones. */
 static void put_rows(const words *self, const lexicon *from, const float *vectors,
                      const int32_t *index, float *rows, int64_t count)
 {

@@ -1,6 +1,6 @@
-/* Convolutions over the characters of words, and the largest value of each filter over a word. What
- * follows a word's end is padding: of all places that see only padding the first one stands for the
- * others, as they have its value. Called by word_characters.c. */
+/* Convolutions over the characters of words, and the largest value of each filter over a word.
+ * After a word's end comes padding: places that see only padding have equal values, so only the
+ * first of them is computed. Called by word_characters.c. */
 #include "nn/words/word_priv.h"
 
 #include "base/err.h"
@@ -16,11 +16,11 @@ enum { N = BP_WORD_CHARACTERS };
 /* Memory of a chunk of words. */
 typedef struct chunk {
     float *embedded; /* [CHUNK][N][D] */
-    float *windows;  /* [rows][width D], one below the other */
+    float *windows;  /* [rows][width D], stacked */
     float *values;   /* [rows][filters of a width] */
 } chunk;
 
-/* Rows that a width's windows of a chunk are at most, filled up. */
+/* The most rows of a width's windows in a chunk, padded. */
 static int64_t most_rows(int64_t width)
 {
     return (CHUNK * (N - width + 1) + BP_HEAD_ROW_CLASS - 1) / BP_HEAD_ROW_CLASS *
@@ -93,7 +93,7 @@ static int64_t places_of(const words *self, int32_t word, int64_t width)
     return end + 1 < all ? end + 1 : all;
 }
 
-/* The largest value of each filter over `places` rows, and where it is, the first one of equals. */
+/* The largest value of each filter over `places` rows, and its position; ties go to the first. */
 static void take_largest(float *most, uint8_t *where, const float *values, int64_t places,
                          int64_t count)
 {
@@ -194,14 +194,14 @@ static void add_scaled(float *y, const float *x, float factor, int64_t n)
         y[i] += factor * x[i];
 }
 
-/* What a width's filters, from `filter` of all on, have to do with the words. */
+/* The filters of one width, from `filter` on, and the words. */
 typedef struct looked {
     int64_t count, F, filter, filters, D, ins;
     const float *d;       /* [count][F] of the filters' sums */
     const uint8_t *where; /* [count][F] */
 } looked;
 
-/* A filter after the other, each over the words in their order. */
+/* Filter by filter, each over the words in order. */
 static void filters_backward(float *dweight, float *dbias, const looked *at, const float *embedded)
 {
 #pragma omp parallel for schedule(static)
@@ -218,7 +218,7 @@ static void filters_backward(float *dweight, float *dbias, const looked *at, con
         }
 }
 
-/* A word after the other, each over the filters in their order. */
+/* Word by word, each over the filters in order. */
 static void characters_backward(float *dembedded, const looked *at, const float *weight)
 {
 #pragma omp parallel for schedule(static)

@@ -1,4 +1,4 @@
-/* The inside of the block that makes words' vectors of their characters. */
+/* The inside of the block that computes word vectors from characters. */
 #ifndef BP_NN_WORD_PRIV_H
 #define BP_NN_WORD_PRIV_H
 
@@ -16,26 +16,26 @@ typedef struct words {
     bp_block block;
     bp_word_shape shape;
     int64_t F;    /* filters of all widths */
-    int64_t rows; /* V + 1: the words, and the begin of a text */
-    int64_t end;  /* the word that is the end of a text; -1: none is */
+    int64_t rows; /* V + 1: the words, and the start of a text */
+    int64_t end;  /* the word that is the end of a text; -1 if there is no such word */
     bp_param *characters, *char_embed;
     struct {
         bp_param *weight, *bias;
         bp_weight *map;
     } cnn[BP_WORD_FILTERS];
     word_map carry[WORD_HIGHWAYS], transform[WORD_HIGHWAYS], projection;
-    float *vectors; /* [rows][P] of a network that runs only forward: made BP_HEAD_ROW_CLASS words
-                       at a time, */
+    float *vectors; /* [rows][P] for a forward-only network: computed BP_HEAD_ROW_CLASS words at a
+                       time, */
     bool *made;     /* when one of them is met first */
 } words;
 
 /* The convolutions, over the whole of a word, of `count` words. features[count][F] after the
- * activation; where[count][F], if it is kept, the character at which the largest value of each
- * filter begins. */
+ * activation; where[count][F], if kept, is the character at which the largest value of each filter
+ * begins. */
 void words_convolve(const words *self, bp_arena *scratch, const int32_t *ids, int64_t count,
                     float *features, uint8_t *where);
 /* The same backward: dfeatures[count][F] is overwritten; gradients of filters and of characters'
- * vectors are added to, word by word. Each filter has looked at only one place of a word. */
+ * vectors are added to, word by word. Each filter depends on only one place of a word. */
 void words_convolve_backward(const words *self, bp_arena *scratch, const int32_t *ids,
                              int64_t count, const float *features, const uint8_t *where,
                              float *dfeatures);
