@@ -114,9 +114,8 @@ typedef struct bp_model_shape {
     bool asks_no_pairs; /* for training: no next-sentence examples; the parameters used only for
                            them keep their values */
     bp_adapter adapter; /* then only it and a task's head are trained */
-    bp_state_matches states; /* for training: layers that learn from a teacher's */
-    const struct bp_objective
-        *objective; /* for training: replaces its family's; NULL: the family's */
+    bp_state_matches states;              /* for training: layers that learn from a teacher's */
+    const struct bp_objective *objective; /* for training: NULL: its family's */
 } bp_model_shape;
 
 /** A size that the key model.NAME sets (SECTION.NAME, if its family has one), and that the "model"
@@ -185,10 +184,10 @@ typedef struct bp_block_list {
     /** Approximate FLOPs of one token forward through a block: they decide where the pipeline is
      * cut. */
     double (*cost)(const bp_model_shape *shape, int block);
-    /** The part that comes before the head of a task; NULL: tasks have no head. Their activation is
-     * item 0, of the shape's width. */
+    /** The part that comes before the head of a task; NULL if the family takes no task's head.
+     * Their activation is item 0, of the shape's width. */
     bp_backbone (*backbone)(const bp_model_shape *shape);
-    /** The output of a block: names, streams, columns. The last one has no output. */
+    /** What a block passes on: names, streams, columns. The last one passes nothing on. */
     bp_activations (*output)(const bp_model_shape *shape, int block);
     /** Make network->tables, which all blocks of the network read (tables of positions, of which
      * the first pass that reads rotary ones fills them); NULL: nothing. */
@@ -241,7 +240,7 @@ struct bp_model_family {
     const bp_source_form *source;          /* an encoder-decoder */
     const bp_layer_states *states;         /* layers whose states of a token can be kept */
     const struct bp_learner_ops
-        *learner; /* trained by other means than passes through blocks (models/learner.h) */
+        *learner; /* not trained by passes through blocks (models/learner.h) */
     const struct bp_counting_ops *counting; /* counted, not trained (models/counting.h) */
     const struct bp_text_form *text_form;   /* another program's text file (models/forms.h) */
     const struct bp_folder_form *folder;    /* another program's folder (models/forms.h) */

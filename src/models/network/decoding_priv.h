@@ -14,9 +14,8 @@ typedef struct decoding_group {
                         NULL */
     int32_t *state;  /* [slots] whose place holds a sequence's state, in blocks that keep only one
                         state */
-    int32_t *source_of,
-        *source_ends; /* [slots] the source of a sequence, and a source's last place */
-    bool shared;      /* a sequence has continued another one: its cells may belong to others */
+    int32_t *source_of, *source_ends; /* [slots] a sequence's source, a source's last place */
+    bool shared; /* a sequence has continued another one: its cells may belong to others */
 } decoding_group;
 
 /* What the last stage works on: the slots with tokens, one after another. */

@@ -12,7 +12,7 @@ typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
     bp_activations
-        *outputs; /* [block_count] what each block passes on; the last block of a model, nothing */
+        *outputs; /* [block_count] what each block passes on; a model's last block, nothing */
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;

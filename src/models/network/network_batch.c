@@ -17,8 +17,8 @@
  * side. */
 #define PIECES_PER_STAGE 2
 
-/* Targets as training has them: one of a whole text is the window's first one, one of each end of a
- * span at the first places. */
+/* Targets laid out as in training: that of a whole text is the window's first, those of a span's
+ * ends are at the first places. */
 static void lay_targets(const bp_batch_form *form, const int32_t *targets, bp_example *out)
 {
     int64_t T = form->stream[0].T, first = 0;

@@ -93,7 +93,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
 typedef struct network_pieces {
     bp_example_maker maker; /* its rules are in this struct if they read `given` */
     struct {
-        const int32_t *segments;   /* of the batch's windows; NULL: it has none */
+        const int32_t *segments;   /* segments of the batch's windows; NULL if it has none */
         const int32_t *targets;    /* [windows][length] of the batch */
         int64_t first_slot, start; /* a decoder begins with this token */
     } given;

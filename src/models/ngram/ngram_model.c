@@ -12,11 +12,9 @@
 
 typedef struct ngram_model {
     bp_model face;
-    ngram_file file; /* of all n-grams; a split model has none */
-    ngram_split
-        *split; /* over the ranks of a model group, if there are several; NULL if it is not split */
-    ngram_state
-        *kept; /* [kept_count] the last states of the windows of the last batch that suspends */
+    ngram_file file;    /* of all n-grams; a split model has none */
+    ngram_split *split; /* over a model group's ranks; NULL if it is not split */
+    ngram_state *kept;  /* [kept_count] last states of windows of the last batch that suspends */
     int64_t kept_count;
     ngram_sequence *parts; /* [parts_capacity] of the windows of a batch */
     int64_t parts_capacity;
@@ -71,8 +69,7 @@ static void end_window(ngram_model *self, const bp_model_batch *batch, int64_t w
         self->kept[batch->first_window + w] = state;
 }
 
-#define PART                                                                                       \
-    32 /* inputs of a part of a window, processed in parallel where there are few windows */
+#define PART 32 /* inputs of a part, where few windows are split */
 
 /* The parts of window w: a part's initial state follows from the order - 1 inputs before it. */
 static int64_t add_parts(const ngram_model *self, ngram_sequence *out, const bp_model_batch *batch,
