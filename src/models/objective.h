@@ -74,7 +74,7 @@ typedef struct bp_example_rules {
     double span;              /* mean length of masked spans; 0: single tokens, or words */
     const int32_t *separator; /* [separator_count] for bp_objective_text. Borrowed */
     int64_t separator_count;
-    bool begins;           /* for bp_objective_text: a source begins with ... ... */
+    bool begins;           /* for bp_objective_text: a source begins with ... */
     int32_t first;         /* ... this token */
     const bool *continues; /* [vocab_size] to mask whole words: does a token continue the word
                               before it? NULL: masks single tokens. Borrowed */
