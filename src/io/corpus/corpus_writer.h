@@ -1,10 +1,12 @@
 /* Writing a corpus file: tokens and documents in order, in memory that does not grow with the
  * corpus.
  *
- * err = bp_corpus_writer_new(&writer, "corpus.h5", &spec); for each document: err =
- *     bp_corpus_writer_tokens(writer, ids, count); (as often as one likes) err =
- *     bp_corpus_writer_end(writer, &row); (adds the end-of-document token) err =
- *     bp_corpus_writer_commit(writer); bp_corpus_writer_free(&writer);
+ *     err = bp_corpus_writer_new(&writer, "corpus.h5", &spec);
+ *     for each document:
+ *         err = bp_corpus_writer_tokens(writer, ids, count);       (as often as one likes)
+ *         err = bp_corpus_writer_end(writer, &row);                (adds the end-of-document token)
+ *     err = bp_corpus_writer_commit(writer);
+ *     bp_corpus_writer_free(&writer);
  *
  * The same calls give the same bytes. The commit puts the file in place, whole and fsynced.
  * Without a commit nothing remains; the leftovers of a killed process are removed when the output

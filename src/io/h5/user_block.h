@@ -1,8 +1,11 @@
 /* The user block: the first 512 bytes of every HDF5 file of ours, as text.
  *
- * bagpipe corpus 1 bytes 1234567 xxh3-128 0123456789abcdef0123456789abcdef DETAIL, a line of the
- *     kind's own, may be empty HDF5 begins after these 512 bytes. bagpipe-data inspect FILE;
- *     bagpipe-data verify FILE block xxh3-64 0123456789abcdef
+ *     bagpipe corpus 1
+ *     bytes 1234567
+ *     xxh3-128 0123456789abcdef0123456789abcdef
+ *     DETAIL, a line of the kind's own, may be empty
+ *     HDF5 begins after these 512 bytes. bagpipe-data inspect FILE; bagpipe-data verify FILE
+ *     block xxh3-64 0123456789abcdef
  *
  * and spaces up to the last byte, a newline. `bytes` is the length of the whole file; the first
  * hash is of all that follows the block (`tail -c +513 FILE | xxh128sum` prints it), the second

@@ -17,8 +17,8 @@
  * and in the rows below, `theirs` in config.json, "object.member" if it is in an object, or
  * deeper; `also`: another name (NULL: none), which is written too but not read. For example
  *
- * {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads", .absent = "8", .null_is =
- *      "heads"}
+ *     {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads", .absent = "8",
+ *      .null_is = "heads"}
  *
  * is num_key_value_heads of config.json: 8 if absent, the number of heads if null; a checkpoint's
  * model without kv_heads has the number of heads. */
@@ -70,8 +70,8 @@ typedef struct bp_hf_size {
  * null, false, {} or a list. The first is written, except for lists and members of objects. For
  * example
  *
- * {"hidden_act", "\"silu\""} any other activation is refused {"layer_types",
- *     "*\"full_attention\""} each layer has full attention */
+ *     {"hidden_act", "\"silu\""}                  any other activation is refused
+ *     {"layer_types", "*\"full_attention\""}      each layer has full attention */
 typedef struct bp_hf_setting {
     const char *key, *is;
     const char *only_if; /* as of a row */
@@ -87,12 +87,12 @@ typedef enum bp_hf_layers { BP_HF_ALL, BP_HF_SPARSE, BP_HF_DENSE } bp_hf_layers;
  * Extents are "width", "3*width", "2", "kv_heads*width/heads", "context+2"; columns NULL: a
  * vector. For example, for GPT-2 and for Mixtral:
  *
- * {"h.*.attn.c_attn.weight", "width", "3*width", true, 3, {"h.*.attn.q.weight",
- *      "h.*.attn.k.weight", "h.*.attn.v.weight"}}
+ *     {"h.*.attn.c_attn.weight", "width", "3*width", true, 3,
+ *      {"h.*.attn.q.weight", "h.*.attn.k.weight", "h.*.attn.v.weight"}}
  *
  * theirs is [width][3 width], transposed, with three of ours side by side;
  *
- * {"layers.*.block_sparse_moe.experts.#.w1.weight", "inner", "width", false, 1,
+ *     {"layers.*.block_sparse_moe.experts.#.w1.weight", "inner", "width", false, 1,
  *      {"h.*.mlp.experts.#.gate.weight"}, .experts = "experts", .in = BP_HF_SPARSE}
  *
  * one of ours an expert of each layer that has experts. */

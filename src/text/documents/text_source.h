@@ -5,14 +5,14 @@
  * never on ranks or reads, so piece numbers are the same on all ranks, which may divide the
  * pieces:
  *
- * bp_documents_options options = {.format = BP_TEXT_LINES, .cut = bp_tokenizer_cut(tokenizer),
- *                                     .share_rank = rank, .share_size = size}; bp_piece piece; err
- *                                     = bp_documents_open(&documents, paths, path_count,
- *                                     &options); while (err == BP_OK && (err =
- *                                     bp_documents_next(documents, &piece)) == BP_OK && piece.text
- *                                     != NULL) err = bp_encode_piece(encoder, piece.text,
- *                                     piece.bytes, piece.first, &ids);
- *                                     bp_documents_close(&documents);
+ *     bp_documents_options options = {.format = BP_TEXT_LINES, .cut = bp_tokenizer_cut(tokenizer),
+ *                                     .share_rank = rank, .share_size = size};
+ *     bp_piece piece;
+ *     err = bp_documents_open(&documents, paths, path_count, &options);
+ *     while (err == BP_OK && (err = bp_documents_next(documents, &piece)) == BP_OK &&
+ *            piece.text != NULL)
+ *         err = bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &ids);
+ *     bp_documents_close(&documents);
  *
  * Local: no MPI.
  */

@@ -4,12 +4,12 @@
  * only approximately. Components have the differences in a member "bagpipe", which other readers
  * ignore:
  *
- * Precompiled {"keep": [...]}: the longest match from the left, at any place, is replaced;
- *                    user-defined symbols stay Unigram {"unknown_score": S, "hidden": [ids]}:
- *                    pieces that no text has BPE {"scores": [...], "symbols": [ids]}: of two
- *                    merges that of the higher score of the result goes first, of equal ones the
- *                    leftmost; symbols are never cut added tokens true: a symbol of the model's,
- *                    which it finds itself
+ *     Precompiled    {"keep": [...]}: the longest match from the left, at any place, is replaced;
+ *                    user-defined symbols stay
+ *     Unigram        {"unknown_score": S, "hidden": [ids]}: pieces that no text has
+ *     BPE            {"scores": [...], "symbols": [ids]}: of two merges that of the higher score of
+ *                    the result goes first, of equal ones the leftmost; symbols are never cut
+ *     added tokens   true: a symbol of the model's, which it finds itself
  *
  * Local: no MPI. Source: google/sentencepiece, src/sentencepiece_model.proto, normalizer.cc,
  * unigram_model.cc, bpe_model.cc.
