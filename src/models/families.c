@@ -54,7 +54,7 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_qwen3_moe_family,   &bp_modernbert_family,  &bp_deberta_family,
     &bp_cell_family,        &bp_mpnet_family};
 
-/* What follows from the list: the values of model.kind, and all keys. */
+/* Derived from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)
 {
     keys_list(families);
@@ -115,7 +115,7 @@ void bp_model_family_register(const bp_model_family *family)
 
     while (families[count])
         count++;
-    BP_ASSERT(count < BP_MODEL_FAMILIES_MOST - 1); /* a NULL follows */
+    BP_ASSERT(count < BP_MODEL_FAMILIES_MOST - 1); /* room for the final NULL */
     families[count] = family;
     list_all();
 }

@@ -1,4 +1,4 @@
-/* Models in files of other programs, but for Hugging Face's folders (io/huggingface/hf_table.h):
+/* Models in files of other programs, except Hugging Face's folders (io/huggingface/hf_table.h):
  * ARPA files, word vectors, bilm-tf. Functions that read or write get their family's table. */
 #ifndef BP_MODELS_FORMS_H
 #define BP_MODELS_FORMS_H
@@ -9,15 +9,15 @@
 /** The result of reading a text file of a model. */
 #define BP_IMPORT_SLICES 2
 typedef struct bp_model_import {
-    const char
-        *file; /* given: where the model's file goes, sealed, as bp_counting_ops.count leaves one */
+    const char *file; /* given: where to write the model's file, sealed, like that of
+                         bp_counting_ops.count */
     bp_model_shape shape;
     int64_t eod_id;
     bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
     json_t *state;           /* members for the checkpoint's state: the caller's, json_decref() */
-    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensor_ranks, where they and no file are the model;
-                                          their data are the caller's, bp_free() */
+    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensor_ranks, where the model is tensors and not a
+                                          file; their data are the caller's, bp_free() */
     int64_t slice_count;
 } bp_model_import;
 
@@ -38,8 +38,8 @@ typedef struct bp_model_folder {
 typedef struct bp_text_form {
     const char *name; /* "ARPA" */
     bool (*is)(const char *path);
-    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids represent
-     * words); those of bp_draft_open and bp_draft_commit. */
+    /** Errors: BP_ERR_FORMAT if it is a model or a tokenizer that the form can't hold (NULL: ids
+     * represent words); those of bp_draft_open and bp_draft_commit. */
     bp_err (*write)(const bp_model_family *family, bp_checkpoint *checkpoint,
                     const bp_tokenizer *tokenizer, const char *path);
     /** Errors: BP_ERR_FORMAT with the line; those of bp_counting_ops.count. */

@@ -1,5 +1,5 @@
-/* Learners: how a family trains whose step is not a pass through blocks, but touches few of its
- * parameters (a table of word vectors). A learner divides its parameters over the ranks of `comm`,
+/* Learners: training of a family whose step touches only a few parameters (a table of word vectors)
+ * and is not a pass through blocks. A learner divides its parameters over the ranks of `comm`,
  * which all see the whole batch. The loop around it (steps, metrics, checkpoints, resume) is that
  * of networks. */
 #ifndef BP_MODELS_LEARNER_H
@@ -20,7 +20,7 @@ typedef struct bp_learner_spec {
     uint64_t seed;
 } bp_learner_spec;
 
-/** The stream, of which each rank has one of its own. */
+/** The stream: each rank has its own. */
 typedef struct bp_learner_stream {
     int64_t tokens;
     bp_err (*read)(void *context, int64_t first, int64_t count, int32_t *tokens);
@@ -28,7 +28,7 @@ typedef struct bp_learner_stream {
     const char *where; /* for messages */
 } bp_learner_stream;
 
-/** What is done with the examples of a batch. */
+/** What to do with the examples of a batch. */
 typedef struct bp_learner_pass {
     int64_t step;       /* keys random numbers, as */
     int64_t first_slot; /* of the batch's examples */
@@ -41,17 +41,17 @@ typedef struct bp_learner_loss {
 } bp_learner_loss;
 
 typedef struct bp_learner_ops {
-    /** What a rank takes for parameters, with this many ranks. Local. */
+    /** Bytes of a rank's parameters, with this many ranks. Local. */
     size_t (*bytes)(const bp_model_shape *shape, int ranks);
-    /** And for what it works with besides. Local. */
+    /** And of its workspace. Local. */
     size_t (*work_bytes)(const bp_model_shape *shape, int ranks);
     /** Collective over spec->comm. Owns: *out is the caller's, `free`. Errors: BP_ERR_SYSTEM: the
      * same on all ranks. */
     bp_err (*new)(bp_learner **out, const bp_learner_spec *spec);
     void (*free)(bp_learner **learner);
-    /** Read all of the stream, a share on each rank, before a training begins. Collective. Errors:
-     * BP_ERR_FORMAT there is nothing to learn from; BP_ERR_STOPPED; those of stream->read: the same
-     * on all ranks. */
+    /** Read all of the stream, a share on each rank, before training begins. Collective. Errors:
+     * BP_ERR_FORMAT the stream has nothing to learn from; BP_ERR_STOPPED; those of stream->read:
+     * the same on all ranks. */
     bp_err (*survey)(bp_learner *learner, const bp_learner_stream *stream);
     /** Values to begin with, after `survey`: a function of the seed and an element's place.
      * Local. */
@@ -59,10 +59,10 @@ typedef struct bp_learner_ops {
     /** Slices for bp_checkpoint_save, over all ranks of comm; data are in the learner. Local. Owns:
      * the list is the caller's, bp_free(). */
     bp_slice *(*slices)(bp_learner *learner, int64_t *count);
-    /** Those of them that another training's checkpoint has values for, to begin with. Local. */
+    /** The slices that can be initialised from another training's checkpoint. Local. */
     bp_slice *(*slices_to_begin)(bp_learner *learner, const bp_checkpoint *from, int64_t *count);
-    /** All slices have the values of a checkpoint of this training: no `survey` was. Collective.
-     * Errors: BP_ERR_FORMAT, BP_ERR_SYSTEM: the same on all ranks. */
+    /** All slices have the values of a checkpoint of this training: there was no `survey`.
+     * Collective. Errors: BP_ERR_FORMAT, BP_ERR_SYSTEM: the same on all ranks. */
     bp_err (*loaded)(bp_learner *learner);
     /** Go through a batch, the same on all ranks. Collective; an equal loss on all ranks. */
     void (*run)(bp_learner *learner, const bp_batch *batch, const bp_learner_pass *pass,

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shape of a model that gives probabilities, or vectors. */
+/* The shape of a model for probabilities, or vectors. */
 static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char *where,
                           const char *vectors)
 {
@@ -114,7 +114,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     bp_err err = bp_agree(mesh->member, read_info(&found, checkpoint, wish.context, wish.vectors));
 
     *out = NULL;
-    if (err == BP_OK) /* it was read before */
+    if (err == BP_OK) /* it was read successfully before */
         err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
                                   bp_checkpoint_folder(checkpoint));
     if (err == BP_OK && shape.family->counting && bp_weights_are_q8(config))
@@ -178,8 +178,8 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     if (err == BP_OK && shape.family->counting) {
         int64_t parts = (int64_t)task->mesh->pipeline * task->mesh->tensor;
         int64_t bytes = shape.family->counting->file_bytes(&shape, state);
-        /* Ranks map the file and share its pages: a part counts for its own rank only where no
-         * other data rank, which may be of the same node, reads the same part. */
+        /* Ranks map the file and share its pages: a part counts for its own rank only if no other
+         * data rank, which may be on the same node, reads the same part. */
         bool apart = parts > 1 && task->mesh->data <= 1;
 
         *out = (bp_model_memory){.weights_bytes = apart ? bytes / parts : 0,

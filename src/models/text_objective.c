@@ -1,18 +1,18 @@
-/* The objective of causal models that write a target for a source: both in one stream. Called by
+/* The objective of causal models that generate a target for a source: both in one stream. Called by
  * train/parts/text.c. */
 #include "models/family.h"
 #include "models/stack/rotary.h"
 
 #include <string.h>
 
-/* Copies as many tokens as there are, and returns the place after them. */
+/* Copies the tokens, and returns the place after them. */
 static int32_t *put(int32_t *to, const int32_t *tokens, int64_t count)
 {
     memcpy(to, tokens, (size_t)count * sizeof *to);
     return to + count;
 }
 
-/* The stream without its end is the inputs; all targets are one to the left of it. */
+/* The inputs are the stream without its end; targets are the stream shifted left by one. */
 static void make_text(const bp_example_maker *self, const bp_document *document, int64_t step,
                       int64_t slot, bp_example *out)
 {

@@ -1,6 +1,6 @@
-/* Metrics of texts: BLEU, chrF, ROUGE, METEOR, BERTScore against references, perplexity. What a
- * document counts for is found once; figures, and those of resamples, are of sums over documents.
- * Local: no MPI. */
+/* Metrics of texts: BLEU, chrF, ROUGE, METEOR, BERTScore against references, perplexity. Each
+ * document's counts are computed once; figures, also those of resamples, come from sums over
+ * documents. Local: no MPI. */
 #ifndef BP_TEXT_METRICS_TEXT_METRICS_H
 #define BP_TEXT_METRICS_TEXT_METRICS_H
 
@@ -22,7 +22,7 @@ typedef struct bp_text_pairs {
     const bp_line *const *reference; /* [references][documents] */
 } bp_text_pairs;
 
-/** What the metrics below take as answers: numbers of each document. */
+/** The results of the metrics below: numbers for each document. */
 typedef struct bp_text_answers {
     int64_t documents, width;
     double *counts; /* [documents][width]; bp_text_answers_clear */
@@ -41,26 +41,26 @@ typedef enum bp_bleu_words { BP_WORDS_13A, BP_WORDS_ZH, BP_WORDS_NONE } bp_bleu_
 extern const bp_metric bp_metric_bleu;
 bp_err bp_bleu_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu_words words);
 
-/** chrf2 (0 to 100): characters without white space, up to 6 of them, recall twice as important; of
- * several references that with the best value of the document.
+/** chrf2 (0 to 100): characters without white space, up to 6 of them, recall twice as important;
+ * with several references, the one with the best value for the document.
  *
  * Errors:     as above.
  * Source:     Popovic 2015, 2016; sacreBLEU 2, metrics/chrf.py. */
 extern const bp_metric bp_metric_chrf;
 bp_err bp_chrf_count(bp_text_answers *out, const bp_text_pairs *pairs);
 
-/** rouge1, rouge2, rougeL, and precision and recall of each (0 to 1): means over documents; of
- * several references the best F of each kind. Words are runs of a to z and 0 to 9, not stemmed.
+/** rouge1, rouge2, rougeL, and precision and recall of each (0 to 1): means over documents; with
+ * several references, the best F of each kind. Words are runs of a to z and 0 to 9, not stemmed.
  *
  * Errors:     as above.
  * Source:     Lin 2004; google-research/rouge (rouge_scorer.py). */
 extern const bp_metric bp_metric_rouge;
 bp_err bp_rouge_count(bp_text_answers *out, const bp_text_pairs *pairs);
 
-/** meteor (0 to 1): the mean over documents of the harmonic mean of precision and recall, of which
- * recall weighs 9 times as much, less a penalty for words in another order. Words in lower case are
- * aligned where they are equal, then where their stems are, then (`wordnet`, NULL: not at all)
- * where a stem is among the synonyms of the other; of several references the best.
+/** meteor (0 to 1): the mean over documents of the harmonic mean of precision and recall, where
+ * recall weighs 9 times as much, less a penalty for words in another order. Words in lower case
+ * are aligned where they are equal, then where their stems are, then (`wordnet`; NULL: skip) where
+ * a stem is among the synonyms of the other; with several references, the best.
  *
  * Errors:     as above.
  * Source:     Lavie and Agarwal 2007, with alpha 0.9, beta 3, gamma 0.5; the alignment is nltk's
@@ -78,11 +78,11 @@ typedef struct bp_text_states {
 
 /** precision, recall, f1: means over documents. A token's match is the one of the other text whose
  * state has the largest cosine with its own; recall is the mean cosine of the reference's tokens
- * with their matches, precision that of the hypothesis's, f1 their harmonic mean; of several
- * references that with the best f1. A text without tokens gives 0.
+ * with their matches, precision that of the hypothesis's, f1 their harmonic mean; with several
+ * references, the one with the best f1. A text without tokens scores 0.
  *
- * weights [vocabulary] of tokens in these means; NULL, or where all of a text's tokens weigh 0: all
- * weigh alike. `best` is what a document counts for: NaN at first, then raised by each reference.
+ * weights [vocabulary] of tokens in these means; NULL, or if all of a text's tokens weigh 0: equal
+ * weights. `best` is a document's result: NaN at first, then raised by each reference.
  *
  * Source:     Zhang et al. 2020, BERTScore, section 3; without its baseline. */
 #define BP_BERTSCORE_WIDTH 3
@@ -95,8 +95,8 @@ void bp_bertscore_raise(double best[BP_BERTSCORE_WIDTH], const bp_text_states *h
 void bp_bertscore_weights(double *weights, int64_t vocabulary, const int32_t *tokens,
                           const int64_t *starts, int64_t texts);
 
-/** perplexity exp(nll / tokens), word_perplexity exp(nll / words), bits_per_byte: of sums over
- * documents, the lower the better; NaN of no token, the last two where a token of a text is not
+/** perplexity exp(nll / tokens), word_perplexity exp(nll / words), bits_per_byte, from sums over
+ * documents, lower is better; NaN without tokens, the last two also if a token of a text is not
  * scored. Source: docs/scoring.md. */
 enum {
     BP_PERPLEXITY_NLL,

@@ -78,7 +78,7 @@ static int compare(const char *line, size_t bytes, const form *word)
     return order != 0 ? order : (length > word->bytes) - (length < word->bytes);
 }
 
-/* Behind the first word of the last line that begins with it; NULL: none does. */
+/* The place after the first word of the last line that begins with it; NULL if none does. */
 static const char *find(const text_file *file, const form *word)
 {
     size_t low = 0, high = file->bytes; /* of starts of lines */

@@ -35,8 +35,8 @@ typedef struct bp_grams { /* {0}, ends with bp_grams_clear */
 void bp_grams_clear(bp_grams *grams);
 void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order);
 
-/** How many of the hypothesis are in a reference too, each as often as in the one that has it most
- * often. */
+/** The number of the hypothesis's n-grams that are also in a reference, each counted at most as
+ * often as in the reference that has most of it. */
 int64_t bp_grams_common(const bp_grams *hypothesis, const bp_grams *references, int64_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* A checkpoint of only an adapter: the tensors that it lacks are those of its base, another
- * checkpoint, which its state names by path and digest. */
+/* A checkpoint of only an adapter: its other tensors are those of its base, a checkpoint that its
+ * state names by path and digest. */
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What the state says, and that there is something at that path. On the root. */
+/* Reads the state's "base", and checks that the path exists. On the root. */
 static bp_err look_for(const json_t *base, const char *folder)
 {
     const char *path, *digest;
@@ -56,8 +56,8 @@ bp_err bp_checkpoint_open_base(bp_checkpoint *checkpoint)
     return err == BP_OK ? check_base(checkpoint, named) : err;
 }
 
-/* Both lists are sorted by name; of the base only the model counts, and what the checkpoint has
- * itself does not. */
+/* Both lists are sorted by name; from the base, only the model's tensors that the checkpoint does
+ * not have. */
 void bp_checkpoint_list_tensors(bp_checkpoint *checkpoint)
 {
     const bp_manifest *own = checkpoint->manifest,

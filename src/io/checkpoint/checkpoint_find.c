@@ -1,4 +1,4 @@
-/* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
+/* Finding a checkpoint: the newest of a run that verifies, or the one that a user's path names. */
 #include "base/buffer.h"
 #include "base/files/fence.h"
 #include "base/files/fs.h"
@@ -24,7 +24,7 @@ typedef struct candidates {
     int64_t count, at;
 } candidates;
 
-/* The next older step's path; NULL when there is none. */
+/* The next older step's path; NULL if there is none. */
 static char *next_older(candidates *list, const char *parent)
 {
     int64_t step;
@@ -54,7 +54,7 @@ static void move_aside(const char *parent, const char *name, const char *instead
     bp_free(to);
 }
 
-/* Every rank walks through the same list, which the root has; out is NULL where none is good. */
+/* Every rank walks through the root's list; out is NULL if no checkpoint is valid. */
 static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out)
 {
     bool root = bp_comm_is_root(comm), foreign;
@@ -98,9 +98,9 @@ static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_che
     return err == BP_OK ? walk(comm, parent, list, out) : err;
 }
 
-/* A follower may have made anew, and announced, a step that was found damaged here. What was found
- * may have been put in place by a job that was killed before it brought the name to disk: nothing
- * is built on it before that is done. */
+/* A later owner may have recreated and announced a step that was found damaged here. A job may have
+ * been killed after the rename and before its fsync: the name is synced before the checkpoint is
+ * used. */
 bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out)
 {
     candidates list;
@@ -133,7 +133,7 @@ static bool has(const char *folder, const char *name)
     return there;
 }
 
-/* By the name that the path leads to: "." and a link have others. */
+/* By the resolved name: "." and links have others. */
 static bool is_named_as_step(const char *path)
 {
     char *real = realpath(path, NULL);
@@ -164,7 +164,7 @@ int64_t bp_checkpoint_newest_step(const char *parent)
     return newest;
 }
 
-/* Where one model is asked for. */
+/* Where a single model is required. */
 static bp_err fail_ensemble(const char *path)
 {
     bp_ensemble_list list;
@@ -182,7 +182,8 @@ static bp_err fail_ensemble(const char *path)
 
 #define STEPS_SHOWN 5 /* the newest */
 
-/* "step-... and step-..." of the folder that `path` would be in; "": none. bp_free(). */
+/* "step-... and step-..." of the folder that `path` would be in; "" if there are none. bp_free().
+ */
 static char *list_beside(const char *path)
 {
     char *parent = bp_path_folder(path), **names = NULL;
@@ -233,7 +234,7 @@ static bool is_called(const char *path, const char *suffix)
     return false;
 }
 
-/* What a model of another program is, which import makes a checkpoint of; NULL: it is not one. */
+/* The format of another program's model that import can convert; NULL if it is not one. */
 static const char *foreign_of(const char *path)
 {
     if (bp_path_is_dir(path))
@@ -262,7 +263,7 @@ static char *steps_of(const char *path)
     return has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
 }
 
-/* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
+/* The folder of steps that `path` means, in *parent; NULL if it is a checkpoint itself. */
 static bp_err look_at(const char *path, char **parent)
 {
     *parent = NULL;
@@ -354,7 +355,7 @@ void bp_checkpoint_warn_not_best(const char *path)
     bp_free(parent);
 }
 
-/* NULL where it can't be read: whoever opens it will say why. */
+/* NULL if it can't be read: opening it reports the reason. */
 static void read_manifest(const char *folder, json_t **manifest)
 {
     char *file = bp_path_join(folder, "manifest.json");

@@ -38,8 +38,8 @@ static bool is_leftover(const char *name)
     return strncmp(name, ".tmp-", 5) == 0 || strncmp(name, ".del-", 5) == 0;
 }
 
-/* .tmp-REST to .del-REST: a slow writer that has lost the run must not put in place what is being
- * removed here. One that was faster has placed a whole one. */
+/* .tmp-REST to .del-REST: a slow writer that has lost the run must not commit what is being removed
+ * here. A faster one has committed a whole one. */
 static bp_err put_aside(const char *parent, const char *name)
 {
     char *path = bp_path_join(parent, name),
@@ -53,8 +53,8 @@ static bp_err put_aside(const char *parent, const char *name)
     return err;
 }
 
-/* What a killed job renamed a step to may be called a step again after a power cut, and must not be
- * half there then: names to disk first. */
+/* After a power failure, a step that a killed job renamed may have its old name again, and must not
+ * be incomplete then: sync names first. */
 static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
 {
     int64_t found = 0;
@@ -87,7 +87,7 @@ bp_err bp_checkpoints_clean(const char *parent)
         bp_dir_refresh(parent);
         err = bp_dir_list(parent, &names, &count);
     }
-    /* asked after the listing: what a follower has made is not in it */
+    /* checked after the listing, which then has no files of a later owner */
     if (err == BP_OK)
         err = bp_fence_check();
     if (err == BP_OK)
@@ -171,7 +171,7 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
 
 /* ---- retention ---- */
 
-/* aside[*count]: the names that old steps are to be removed under. */
+/* aside[*count]: the names under which old steps will be removed. */
 static bp_err put_old_aside(const char *parent, int64_t keep, char **names, int64_t found,
                             char **aside, int64_t *count)
 {
@@ -224,7 +224,7 @@ bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_remover *remove
     return err;
 }
 
-/* ---- removing beside the training, by a thread ---- */
+/* ---- removing during training, by a thread ---- */
 
 static bp_err remove_all(const bp_remover *remover)
 {
@@ -271,7 +271,8 @@ bp_err bp_remover_wait(bp_remover *remover)
     if (remover->runs)
         BP_CHECK(pthread_join(remover->thread, NULL) == 0);
     else
-        remover->err = remove_all(remover); /* no thread could be had, or there is nothing */
+        remover->err =
+            remove_all(remover); /* no thread could be created, or there is nothing to remove */
     if (remover->runs && remover->err != BP_OK)
         bp_err_set_message(remover->message);
     err = remover->err;

@@ -1,5 +1,5 @@
-/* Loading: any rank asks for any slices and reads them from the pieces that they meet. And are the
- * tensors those that were saved? Sums over elements, wherever those are: in the slices of ranks, or
+/* Loading: any rank requests any slices and reads them from the pieces that they overlap. Digests
+ * check that the tensors are those that were saved: sums over elements, in the slices of ranks or
  * in the pieces of files. */
 #include "base/files/fs.h"
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 
 /* ---- slices from pieces ---- */
 
-/* One read: a piece that a slice meets. */
+/* One read: a piece that a slice overlaps. */
 struct request {
     const bp_manifest_tensor *tensor;
     const bp_manifest_piece *piece;
@@ -84,7 +84,7 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
     return err;
 }
 
-/* By file and then as the file was written, so that each is opened once and read forwards. */
+/* By file, then in the order of writing, so that each file is opened once and read forwards. */
 static int compare_errands(const void *a, const void *b)
 {
     const struct request *p = a, *q = b;
@@ -134,7 +134,7 @@ static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices
 typedef bp_err (*take_slices)(const bp_checkpoint *checkpoint, const bp_slice *slices,
                               int64_t count);
 
-/* Those that are in the checkpoint, and those of its base that are there. */
+/* Slices in the checkpoint, and slices in its base. */
 static bp_err take_both(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count,
                         take_slices take)
 {
@@ -163,7 +163,7 @@ bp_err bp_checkpoint_load(bp_checkpoint *checkpoint, const bp_slice *slices, int
 
 /* ---- digests ---- */
 
-/* What was seen of a tensor, summed over slices and ranks modulo 2^64. */
+/* The partial digest of a tensor, summed over slices and ranks modulo 2^64. */
 typedef struct seen {
     bp_digest digest;
     uint64_t elements;
@@ -232,7 +232,7 @@ static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *scr
     return err;
 }
 
-/* Every so-many-th file: the one that this rank has hashed, and its kernel still holds. */
+/* The files that this rank hashed, which are still in its page cache. */
 static bp_err see_files(const bp_checkpoint *checkpoint, seen *sums)
 {
     float *scratch = bp_alloc("load.digests", READ_FLOATS, sizeof *scratch);
@@ -254,7 +254,7 @@ static bp_err compare(const bp_checkpoint *checkpoint, const seen *sums)
         int64_t volume = bp_checked_volume(tensor->dims, tensor->shape);
 
         if (sums[k].elements == 0)
-            continue; /* nobody asked */
+            continue; /* not requested */
         if (sums[k].elements != (uint64_t)volume)
             return BP_FAIL(BP_ERR_SOFTWARE, "tensor.wrong_slices",
                            "the slices cover %llu elements of tensor '%s', which has %lld",
@@ -267,7 +267,7 @@ static bp_err compare(const bp_checkpoint *checkpoint, const seen *sums)
     return BP_OK;
 }
 
-/* slices: NULL, the files'. */
+/* slices NULL: those of the files. */
 static bp_err check(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
 {
     int64_t tensors = checkpoint->manifest->tensor_count;

@@ -1,5 +1,5 @@
-/* Opening a checkpoint: nothing is believed before its hash was checked, and HDF5 sees no byte
- * unhashed. */
+/* Opening a checkpoint: data is used only after its hash was checked, and HDF5 reads no unhashed
+ * byte. */
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
@@ -12,7 +12,7 @@
 
 /* ---- the manifest, on the root ---- */
 
-/* A file that must be there: when it is not, the checkpoint is damaged. */
+/* A required file: if it is missing, the checkpoint is damaged. */
 static bp_err read_member(const char *folder, const char *name, int64_t limit, char **text,
                           size_t *bytes)
 {
@@ -115,9 +115,9 @@ static bp_err call_damaged(bp_err err, const char *folder)
                : err;
 }
 
-/* ---- the files, shared out over the ranks ---- */
+/* ---- the files, divided over the ranks ---- */
 
-/* What kind of file it is, whoever opens it asks. */
+/* The caller that opens the file checks its kind. */
 static bp_err verify_attachment(const bp_manifest_file *file, const char *path)
 {
     bp_user_block block;
@@ -129,7 +129,7 @@ static bp_err verify_attachment(const bp_manifest_file *file, const char *path)
     return err;
 }
 
-/* By SHA-256 a tokenizer, and a shard of version 1 or of another program. */
+/* By SHA-256: a tokenizer, and a shard of version 1 or of another program. */
 static bp_err verify_file(const bp_manifest_file *file, const char *path)
 {
     char sha256[BP_SHA256_HEX];

@@ -1,6 +1,5 @@
-/* The plan of a save: which rank writes which slices into which file, and do they tile every
- * tensor.
- */
+/* The plan of a save: which rank writes which slices into which file; and a check that they tile
+ * every tensor. */
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/collective.h"
@@ -32,7 +31,7 @@ static MPI_Comm split_groups(MPI_Comm comm, int writers, bp_plan_slice *slices, 
 
 /* ---- the root's part ---- */
 
-/* All ranks' slices on the root, and the tables that gathering and scattering need (one entry a
+/* All ranks' slices on the root, and the tables that gathering and scattering need (one entry per
  * rank). */
 struct planner {
     bp_plan_slice *slices;
@@ -114,7 +113,7 @@ static int64_t volume_of(const bp_plan_slice *slice)
     return bp_checked_volume(slice->slice.dims, slice->slice.extent);
 }
 
-/* Into how many files of `each` bytes this goes. */
+/* The number of files of `each` bytes that this needs. */
 static int64_t files_of(int64_t all, int64_t each)
 {
     int64_t wanted = (all + each - 1) / each;
@@ -122,8 +121,8 @@ static int64_t files_of(int64_t all, int64_t each)
     return wanted < BP_FILES_MOST ? wanted : BP_FILES_MOST;
 }
 
-/* Share one writer's slices out to files: shares of equal length, without those that no slice
- * begins in. Returns the number of the next file. */
+/* Divides one writer's slices into files of equal length, without files in which no slice begins.
+ * Returns the number of the next file. */
 static int64_t number_files(bp_plan_slice *slices, int64_t count, int64_t file, int64_t file_floats,
                             bp_manifest_piece *pieces)
 {
@@ -168,9 +167,9 @@ static void share_out(bp_manifest *manifest, bp_plan_slice *slices, int64_t coun
     manifest->file_count = files;
 }
 
-/* ---- slices of one file that lie behind one another ---- */
+/* ---- adjacent slices of one file ---- */
 
-/* The values of b follow those of a in memory, and both are one box. */
+/* True if b's values follow a's in memory, and both form one box. */
 static bool joins(const bp_manifest_piece *a, const bp_manifest_piece *b)
 {
     int at = -1;
@@ -188,7 +187,7 @@ static bool joins(const bp_manifest_piece *a, const bp_manifest_piece *b)
     return at >= 0 && b->offset[at] == a->offset[at] + a->extent[at];
 }
 
-/* Sorted slices: a box grows while the next one joins it, and may then join the one before. */
+/* Sorted slices: a box grows while the next one is adjacent, and may then join the previous one. */
 static void join_slices(bp_manifest *manifest, bp_plan_slice *slices, int64_t count)
 {
     bp_manifest_piece *pieces = manifest->pieces;
@@ -206,7 +205,7 @@ static void join_slices(bp_manifest *manifest, bp_plan_slice *slices, int64_t co
             for (int d = 0; d < BP_TENSOR_DIMS; d++)
                 if (a->offset[d] != b->offset[d])
                     a->extent[d] += b->extent[d];
-            b->file = -1; /* it is no more */
+            b->file = -1; /* merged into another */
             boxes--;
         }
     }
@@ -220,7 +219,7 @@ static void join_slices(bp_manifest *manifest, bp_plan_slice *slices, int64_t co
     bp_free(first);
 }
 
-/* Without those that are no more; they are numbered by tensor. */
+/* Removes merged pieces, and numbers the rest by tensor. */
 static void renumber(bp_manifest *manifest, bp_plan_slice *slices, int64_t count)
 {
     int64_t *now = bp_alloc("plan.pieces", manifest->piece_count, sizeof *now), kept = 0;
@@ -314,7 +313,7 @@ static void scatter_pieces(bp_plan *plan, const struct planner *planner, MPI_Com
     plan->files = mine > 0 ? plan->pieces[mine - 1].shard - plan->shard + 1 : 0;
 }
 
-/* Files that are written one after another, where training waits, take less. */
+/* Synchronous writes, one file after another, need less. */
 size_t bp_checkpoint_writer_bytes(int64_t bytes)
 {
     int64_t files = files_of(bytes, FILE_BYTES);

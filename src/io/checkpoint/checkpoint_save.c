@@ -1,6 +1,6 @@
 /* Saving a checkpoint: into a hidden folder, flushed, hashed, listed, and only then renamed into
- * place. Which operation comes next, commit_steps.c decides; here they are done, and all ranks
- * agree on how each went. */
+ * place. commit_steps.c decides the next operation; this file executes it, and all ranks agree on
+ * its result. */
 #include "base/fault.h"
 #include "base/files/fence.h"
 #include "base/files/fs.h"
@@ -22,7 +22,7 @@
 
 /* ---- the plan: this rank's slices, described ---- */
 
-/* Empty slices are left out. */
+/* Empty slices are omitted. */
 static bp_err describe_slices(const bp_async_checkpoint *pending, bp_plan_slice *out,
                               int64_t *count)
 {
@@ -53,14 +53,14 @@ static bp_err describe_slices(const bp_async_checkpoint *pending, bp_plan_slice 
     return BP_OK;
 }
 
-/* From copies that nobody else can read each rank writes itself. */
+/* Each rank writes its own copy if other ranks can't read it. */
 static int writers_of(const bp_async_checkpoint *pending)
 {
     const bp_checkpoint_commit *commit = &pending->commit;
 
     if (!commit->snapshot)
         return commit->writers;
-    BP_ASSERT(commit->writers == 0); /* who can read whose copy is known already */
+    BP_ASSERT(commit->writers == 0); /* which ranks can read which copies is already known */
     return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(pending->comm);
 }
 
@@ -79,7 +79,7 @@ static bp_err plan(bp_async_checkpoint *pending)
     return err;
 }
 
-/* By its whole text, with as many digits as the finished one has or more. */
+/* By its whole text, with at least as many digits as the final one. */
 static bp_err check_length(bp_manifest *manifest)
 {
     char *text = NULL;
@@ -138,7 +138,7 @@ static bp_err make_hidden(bp_async_checkpoint *pending)
     return err;
 }
 
-/* ---- size and hash of the closed files, and digests of what is in them, to the root ---- */
+/* ---- size and hash of the closed files, and digests of their contents, to the root ---- */
 
 static bp_err end_writing(bp_async_checkpoint *pending)
 {
@@ -170,7 +170,7 @@ static void take_report(bp_async_checkpoint *pending, const bp_receipt *receipt,
         bp_digest_merge(&manifest->tensors[list[k].tensor].digest, &list[k].digest);
 }
 
-/* One writer after the other: there is one a node. */
+/* One writer after the other: there is one per node. */
 static bp_err collect_reports(bp_async_checkpoint *pending)
 {
     const bp_plan *plan = &pending->plan;
@@ -201,9 +201,9 @@ static bp_err collect_reports(bp_async_checkpoint *pending)
     return BP_OK;
 }
 
-/* ---- the root: files looked at, listed, and put in place ---- */
+/* ---- the root: files checked, listed, and put in place ---- */
 
-/* It sees what the writers wrote, from its own node: every shard, whole, a plain file. */
+/* Checks from its own node that every shard is a complete, regular file. */
 static bp_err recheck(const bp_async_checkpoint *pending)
 {
     const bp_manifest *manifest = pending->plan.manifest;
@@ -253,7 +253,7 @@ static bp_err write_tokenizer(const bp_async_checkpoint *pending)
     return write_beside(pending, file->name, text, file->sha256);
 }
 
-/* The file is not on disk under its new name before the hidden folder is. */
+/* The file's new name is on disk only once the hidden folder is. */
 static bp_err take_attachment(const bp_async_checkpoint *pending)
 {
     bp_manifest *manifest = pending->plan.manifest;
@@ -300,8 +300,8 @@ static bp_err write_manifest(const bp_async_checkpoint *pending)
 
 /* ---- after a failure ---- */
 
-/* Nothing hidden is left. What can't be removed now goes at the next start (bp_checkpoints_clean).
- * The first failure is the one to report. */
+/* Removes hidden files. Those that can't be removed now are removed at the next start
+ * (bp_checkpoints_clean). The first failure is the one to report. */
 static bp_err remove_hidden(const bp_async_checkpoint *pending)
 {
     char message[BP_ERR_MESSAGE_BYTES];
@@ -315,8 +315,7 @@ static bp_err remove_hidden(const bp_async_checkpoint *pending)
     return err;
 }
 
-/* If a job has lost the run, the next owner removes its files: that is what to report of
- * `err`. */
+/* If a job has lost the run, the next owner removes its files: report that instead of `err`. */
 static bp_err explain(const bp_async_checkpoint *pending, bp_err err)
 {
     bool at_files = pending->steps.step > BP_COMMIT_MAKE && pending->steps.step != BP_COMMIT_OWNER;
@@ -380,7 +379,7 @@ static bp_err take_step(bp_async_checkpoint *pending)
     }
 }
 
-/* Step after step up to `until`, or to the end. */
+/* Executes steps up to `until`, or to the end. */
 static bp_err advance(bp_async_checkpoint *pending, bp_commit_step until)
 {
     bp_err first = BP_OK;
@@ -451,7 +450,7 @@ void bp_checkpoint_cancel(bp_async_checkpoint *pending)
     atomic_store(&pending->given_up, true);
 }
 
-/* busy_seconds excludes sleeps: they end when somebody waits, so no estimate can count on them. */
+/* busy_seconds excludes sleeps: they end when a rank waits, so estimates can't use them. */
 bp_err bp_checkpoint_finish(bp_async_checkpoint **at)
 {
     bp_async_checkpoint *pending = *at;

@@ -1,4 +1,4 @@
-/* What the files that save a checkpoint share. */
+/* Shared by the files that save a checkpoint. */
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
 
@@ -11,7 +11,7 @@
 
 /* What a writer reports to the root about its files. */
 typedef struct bp_receipt {
-    int64_t shard, files; /* the number of the first, and how many */
+    int64_t shard, files; /* the number of the first file, and their count */
     int64_t pieces;
     struct bp_file_receipt {
         int64_t bytes;
@@ -19,22 +19,22 @@ typedef struct bp_receipt {
     } file[BP_FILES_MOST];
 } bp_receipt;
 
-/* One file on its way to disk, of this rank. */
+/* One file being written by this rank. */
 typedef struct bp_file_job {
     struct bp_async_checkpoint *pending;
-    int number; /* among the rank's */
+    int number; /* number among the rank's files */
     struct bp_file_receipt *receipt;
     bp_plan_slice *pieces;
     int64_t count;
-    double began, used;  /* by the clock, and by the helper's, when it stepped aside */
-    double busy_seconds; /* of the helper, without its sleeps */
+    double began, used;  /* wall-clock and helper's busy time when it last slept */
+    double busy_seconds; /* busy time of the helper, without its sleeps */
     pthread_t helper;
-    bool helped;                        /* it was started, and is still to be joined */
-    bp_err err;                         /* how it ended, */
-    char message[BP_ERR_MESSAGE_BYTES]; /* and why */
+    bool helped;                        /* started, and not joined yet */
+    bp_err err;                         /* its result, */
+    char message[BP_ERR_MESSAGE_BYTES]; /* and its message */
 } bp_file_job;
 
-/* One checkpoint on its way to disk. */
+/* One checkpoint being written. */
 struct bp_async_checkpoint {
     MPI_Comm comm;
     bool root;
@@ -47,30 +47,30 @@ struct bp_async_checkpoint {
     bp_commit steps;
     bp_plan plan;
     bp_receipt mine;
-    bool refused; /* a rank could not give its data, and fails with what it knows */
+    bool refused; /* a rank could not provide its data, and fails with its error */
     char *hidden; /* PARENT/.tmp-NAME-TOKEN, on all ranks */
     char *final;  /* PARENT/NAME */
-    int lock;     /* of the hidden folder, on the root; -1: none */
+    int lock;     /* descriptor of the hidden folder, on the root; -1 if not open */
 
     bp_file_job jobs[BP_FILES_MOST]; /* plan.files of them */
 
-    /* ---- of the helper threads, one a file ---- */
-    atomic_int left;      /* how many are at work */
+    /* ---- helper threads, one per file ---- */
+    atomic_int left;      /* number of active helpers */
     atomic_int writing;   /* bp_checkpoint_poll */
-    atomic_bool given_up; /* they are to stop */
-    atomic_bool awaited;  /* they are to keep no pace any more */
-    atomic_long moved;    /* how often one has moved on */
+    atomic_bool given_up; /* request to stop */
+    atomic_bool awaited;  /* request to run without throttling */
+    atomic_long moved;    /* count of progress events */
 };
 
-/* ---- checkpoint_write.c: every writer its files, closed, to disk, hashed ---- */
+/* ---- checkpoint_write.c: every writer writes, closes, syncs and hashes its files ---- */
 
-/** Write this rank's files, and serve its group's writer, all at once. Collective over plan.group.
- */
+/** Write this rank's files, and serve its group's writer, synchronously. Collective over
+ * plan.group. */
 bp_err bp_async_checkpoint_write(bp_async_checkpoint *pending);
 /** Begin to write from the snapshot, in a helper thread for each file that this rank has to write;
- * what fails is found by bp_async_checkpoint_wait. Local. */
+ * bp_async_checkpoint_wait reports failures. Local. */
 void bp_async_checkpoint_start(bp_async_checkpoint *pending);
-/** All helpers have ended; the worst of their errors, with its message. Local. */
+/** Wait for all helpers; returns the worst of their errors, with its message. Local. */
 bp_err bp_async_checkpoint_wait(bp_async_checkpoint *pending);
 
 #endif

@@ -1,7 +1,6 @@
-/* Writing the files of a checkpoint. At once: the writer of a group asks the others for their
- * slices, part by part, while all wait. Or asynchronously: a thread of the writer reads the copies
- * that the ranks of its node have taken, makes no call of MPI, and steps aside for those that
- * compute. */
+/* Writing the files of a checkpoint. Synchronously: the writer of a group requests the others'
+ * slices, part by part, while all wait. Or asynchronously: a thread of the writer reads the
+ * snapshots of its node's ranks, without MPI calls, and yields to compute threads. */
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
@@ -19,9 +18,9 @@
 #define TAG_REQUEST  1
 #define TAG_PART     2
 #define POLL_SECONDS 0.0005
-/* While training goes on: of one core, for all helpers of a rank together (nice 19 promises that
- * share of a busy one, but slices are longer); what each has before that counts; and how long one
- * sleeps before it looks again whether somebody waits. */
+/* During training: the share of one core for all helpers of a rank together (nice 19 guarantees
+ * that share of a busy core, but time slices are longer); the initial allowance of each; and the
+ * sleep before a helper polls again whether a rank waits. */
 #define PACE_SHARE         0.015
 #define PACE_FREE_SECONDS  0.01
 #define PACE_SLEEP_SECONDS 0.05
@@ -38,7 +37,7 @@ static bp_err find_data(const bp_async_checkpoint *pending, int64_t index, const
     return commit->fetch(commit->context, &pending->slices[index], index, data);
 }
 
-/* Something is done; is more wanted? */
+/* Notes progress; returns whether to continue */
 static bp_err go_on(bp_async_checkpoint *pending)
 {
     (void)atomic_fetch_add(&pending->moved, 1);
@@ -70,7 +69,7 @@ static bp_err ask_part(bp_async_checkpoint *pending, const bp_plan_slice *piece,
     return BP_OK;
 }
 
-/* base: the data of a piece that this rank holds itself; NULL: another's. */
+/* base: the data of a piece on this rank; NULL: on another rank. */
 static bp_err get_part(bp_async_checkpoint *pending, const bp_plan_slice *piece, int64_t k,
                        const bp_part *part, const float *base, float *scratch, const float **values)
 {
@@ -85,7 +84,7 @@ static bp_err get_part(bp_async_checkpoint *pending, const bp_plan_slice *piece,
     return base ? BP_OK : ask_part(pending, piece, k, part, scratch);
 }
 
-/* What was not looked at before goes into the digest of its tensor, and has to be finite. */
+/* Adds data not seen before to the digest of its tensor, and checks that it is finite. */
 static bp_err count_part(bp_plan_slice *piece, const bp_part *part, const float *values)
 {
     bp_slice slice = bp_slice_of_part(&piece->slice, part);
@@ -98,10 +97,10 @@ static bp_err count_part(bp_plan_slice *piece, const bp_part *part, const float 
     return BP_OK;
 }
 
-/* ---- pace ---- */
+/* ---- throttling ---- */
 
-/* Where every core computes, the threads of a step wait for the one that a helper pushes aside: a
- * little in each step rather than much in one, and disks that many jobs share see no burst. */
+/* If every core computes, a step's threads wait for the one that a helper preempts. Throttling
+ * spreads this over many steps, and avoids bursts on shared disks. */
 static void keep_pace(bp_file_job *job)
 {
     const bp_async_checkpoint *pending = job->pending;
@@ -150,8 +149,7 @@ static int by_address(const void *a, const void *b)
     return (p->address > q->address) - (p->address < q->address);
 }
 
-/* HDF5 lays the file out, under its lock, which the reader of the corpus wants too: at full speed.
- */
+/* HDF5 lays out the file under its lock, which the corpus reader needs too: without throttling. */
 static bp_err lay_out(bp_file_job *job, bp_shard *shard)
 {
     bp_err err = BP_OK;
@@ -176,7 +174,7 @@ static bp_err lay_out(bp_file_job *job, bp_shard *shard)
     return err;
 }
 
-/* What the disk gives back is compared with what was written. */
+/* Compares the data read back from disk with what was written. */
 static bp_err read_back(bp_file_job *job, bp_shard *shard)
 {
     bool more = true;
@@ -214,7 +212,7 @@ static bp_err write_file(bp_file_job *job)
     return err;
 }
 
-/* A job for each file, with its run of the pieces. */
+/* One job per file, with its run of the pieces. */
 static void list_jobs(bp_async_checkpoint *pending)
 {
     const bp_plan *plan = &pending->plan;
@@ -234,9 +232,9 @@ static void list_jobs(bp_async_checkpoint *pending)
     }
 }
 
-/* ---- at once ---- */
+/* ---- synchronous ---- */
 
-/* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
+/* Sends parts until the writer has enough. An unavailable part is sent as an empty message. */
 static bp_err serve_requests(const bp_async_checkpoint *pending)
 {
     bp_err err = BP_OK;
@@ -280,7 +278,7 @@ bp_err bp_async_checkpoint_write(bp_async_checkpoint *pending)
 
 /* ---- asynchronous ---- */
 
-/* One that has failed makes the others' work useless. */
+/* After one failure the others' work is useless. */
 static void ended(bp_file_job *job, bp_err err)
 {
     bp_async_checkpoint *pending = job->pending;
@@ -296,7 +294,7 @@ static void ended(bp_file_job *job, bp_err err)
         (void)atomic_compare_exchange_strong(&pending->writing, &writes, BP_ASYNC_CHECKPOINT_DONE);
 }
 
-/* A timeline shows the first file's. */
+/* A timeline shows the first file. */
 static void *run_helper(void *argument)
 {
     bp_file_job *job = argument;
@@ -333,8 +331,8 @@ void bp_async_checkpoint_start(bp_async_checkpoint *pending)
     }
 }
 
-/* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose
- * step hangs is found whatever its helpers do. */
+/* The helpers' progress counts as this rank's progress only while it waits, so a rank whose step
+ * hangs is detected whatever its helpers do. */
 bp_err bp_async_checkpoint_wait(bp_async_checkpoint *pending)
 {
     const bp_file_job *worst = NULL;

@@ -1,5 +1,5 @@
-/* The order of a commit's operations: given how one went, which comes next. checkpoint_save.c
- * carries them out. */
+/* The order of a commit's operations: given the result of one, the next one. checkpoint_save.c
+ * executes them. */
 #include "io/checkpoint/commit_steps.h"
 
 #include "base/err.h"

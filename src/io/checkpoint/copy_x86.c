@@ -1,5 +1,5 @@
-/* Stores that go past the caches spare the reading of lines that are written whole, a third of a
- * copy's traffic, and leave in the caches what the next step wants there. Every x86-64 has them. */
+/* Nontemporal stores avoid reading lines that are overwritten whole, a third of a copy's traffic,
+ * and keep the next step's data in the caches. Every x86-64 has them. */
 #include "io/checkpoint/checkpoint_priv.h"
 
 #include <emmintrin.h>
@@ -21,7 +21,7 @@ static bool copy_plain(float *to, const float *from, int64_t count)
     return bp_are_finite(from, count);
 }
 
-/* An exponent of ones is an infinity or no number. */
+/* An exponent of all ones is an infinity or a NaN. */
 static inline __m128i copy_four(float *to, const float *from, __m128i exponent)
 {
     __m128i bits = _mm_loadu_si128((const __m128i *)(const void *)from);
@@ -40,7 +40,7 @@ bool bp_copy_finite(float *to, const float *from, int64_t count)
     for (int64_t line = 0; line < lines; line++, k += LINE_FLOATS)
         for (int part = 0; part < LINE_FLOATS; part += 4)
             bad = _mm_or_si128(bad, copy_four(to + k + part, from + k + part, exponent));
-    _mm_sfence(); /* before anything that says the copy is there */
+    _mm_sfence(); /* before anything that announces the copy */
     good = copy_plain(to + k, from + k, count - k) && good;
     return good && _mm_movemask_epi8(bad) == 0;
 }

@@ -1,4 +1,4 @@
-/* ensemble.json: which models an ensemble is made of. Written by `bagpipe ensemble`, or by hand;
+/* ensemble.json: the models of an ensemble. Written by `bagpipe ensemble`, or by hand;
  * docs/formats.md has the layout. Local: no MPI. */
 #ifndef BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
 #define BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
@@ -12,8 +12,8 @@
 
 typedef struct bp_ensemble_member {
     char *name;            /* "m00" */
-    char *path;            /* CHECKPOINT: as it can be opened from here */
-    double oob_perplexity; /* of the documents that its bag lacks; NaN: not known */
+    char *path;            /* CHECKPOINT: a path valid from here */
+    double oob_perplexity; /* on the documents outside its bag; NaN: not known */
 } bp_ensemble_member;
 
 typedef struct bp_ensemble_list {
@@ -32,7 +32,7 @@ bool bp_ensemble_is_unfinished(const char *path);
  *
  * Owns:       *list is the caller's, bp_ensemble_list_clear(), after an error too.
  * Errors:     BP_ERR_INPUT no such file; BP_ERR_FORMAT no JSON, no members, a member without a
- * path, two of one name, an unknown key, format_version beyond 1; BP_ERR_IO, BP_ERR_DENIED,
+ * path, two with the same name, an unknown key, format_version beyond 1; BP_ERR_IO, BP_ERR_DENIED,
  * BP_ERR_SYSTEM.
  */
 bp_err bp_ensemble_list_load(bp_ensemble_list *list, const char *path);
@@ -45,8 +45,8 @@ void bp_ensemble_list_clear(bp_ensemble_list *list);
  */
 bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
 
-/** Remove `folder`/ensemble.json: what it lists may change. There may be none. Errors:
- * BP_ERR_DENIED, BP_ERR_IO, what the fence says (base/files/fence.h). */
+/** Remove `folder`/ensemble.json, if there is one: what it lists may change. Errors: BP_ERR_DENIED,
+ * BP_ERR_IO, those of the fence (base/files/fence.h). */
 bp_err bp_ensemble_list_remove(const char *folder);
 
 #endif

@@ -52,10 +52,10 @@ void bp_head_samples_close(bp_head_samples **file)
 
 /* ---- writing ---- */
 
-/* The attributes of a file, with where they are in its info. */
+/* The attributes of a file, with their offsets in its info. */
 static const struct attribute {
     const char *name;
-    size_t at, bytes; /* bytes: of a text; 0: a number */
+    size_t at, bytes; /* bytes of a text; 0: a number */
 } ATTRIBUTES[] = {
     {"samples", offsetof(bp_head_samples_info, samples), 0},
     {"vocab_size", offsetof(bp_head_samples_info, vocab_size), 0},
@@ -98,7 +98,7 @@ bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
     return err;
 }
 
-/* Where rows are in the dataset. */
+/* The place of rows in the dataset. */
 static int64_t place_of(const bp_head_samples_info *info, int64_t sample, int64_t first,
                         int64_t count)
 {
@@ -144,8 +144,8 @@ static bp_err get_attributes(bp_h5 *in, bp_head_samples_info *info)
     return err;
 }
 
-/* What is hashed is what is opened: both by one descriptor. `hash`: of the file that another rank
- * has verified; "": it is verified here, and set. */
+/* Hashes and opens the same descriptor. `hash`: that of the file verified by another rank; if "",
+ * verifies it here, and sets it. */
 static bp_err open_verified(bp_h5 **out, const char *path, char hash[BP_USER_BLOCK_HASH])
 {
     bp_user_block block;

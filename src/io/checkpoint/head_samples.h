@@ -14,8 +14,8 @@ typedef struct bp_head_samples bp_head_samples;
 typedef struct bp_head_samples_info {
     int64_t samples, vocab_size, width;
     char model_digest[65];      /* of the model whose head they replace */
-    char digest[BP_SHA256_HEX]; /* of how they were made: equal digests, equal samples */
-    char notes[1024];           /* what was found in making them, as JSON; may be empty */
+    char digest[BP_SHA256_HEX]; /* digest of their settings: equal digests mean equal samples */
+    char notes[1024];           /* results of making them, as JSON; may be empty */
 } bp_head_samples_info;
 
 /** A new file under a temporary name. Errors: those of bp_h5_create. */
@@ -24,10 +24,10 @@ bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
 /** Rows [first, first + count) of sample s: weights[count][width]. Errors: BP_ERR_IO. */
 bp_err bp_head_samples_write(bp_head_samples *file, int64_t sample, int64_t first, int64_t count,
                              const float *weights);
-/** The file appears under its name, sealed and fsynced; *file is NULL afterwards in any case. */
+/** Put the file in place, sealed and fsynced; *file is NULL afterwards in any case. */
 bp_err bp_head_samples_commit(bp_head_samples **file);
 
-/** Open one on all ranks of `comm`, once one of them has hashed it.
+/** Open one on all ranks of `comm`, after one of them has hashed it.
  *
  * Collective: over `comm`. Errors: BP_ERR_INPUT, BP_ERR_FORMAT damaged, another kind or version;
  * BP_ERR_IO: the same on all ranks. */

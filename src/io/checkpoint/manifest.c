@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces are compared pair by pair where they begin in the same row: a list made to be slow must
- * not be. */
+/* Pieces are compared pair by pair if they begin in the same row; this bounds the time for a
+ * malicious list. */
 #define COMPARISONS_MAX ((int64_t)1 << 26)
 
 int64_t bp_manifest_limit_bytes = (int64_t)64 << 20, bp_manifest_plain_pieces = 16384;
@@ -34,7 +34,7 @@ static bool is_hex(const char *text, size_t length)
 /* ---- names --------------------------------------------------------------------------------------
  */
 
-/* No path can be built of these: a fixed pattern and two fixed names. */
+/* Names that can't form a path: a fixed pattern and two fixed names. */
 static bool file_name_is_valid(const char *name)
 {
     if (strcmp(name, "tokenizer.json") == 0 || strcmp(name, BP_CHECKPOINT_ATTACHMENT) == 0)
@@ -88,7 +88,7 @@ bp_slice bp_manifest_slice(const bp_manifest_tensor *tensor, const bp_manifest_p
 /* ---- tiles ---- */
 
 /* Pairwise disjoint, and the volumes sum to the tensor's: no hole and no overlap. Pieces are sorted
- * by offset, so that one is compared only with those that begin before its last row. */
+ * by offset, so that each is compared only with those that begin before its last row. */
 bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manifest_piece *pieces)
 {
     int64_t whole, volume, sum = 0, compared = 0;
@@ -204,7 +204,7 @@ void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t nu
     (void)snprintf(out, BP_PIECE_DATASET, "/%.*s/p%" PRId64, BP_TENSOR_NAME, tensor, number);
 }
 
-/* A name of another program's is kept. */
+/* Keeps a name from another program. */
 static void take_dataset(bp_manifest *manifest, const char *tensor, const char *dataset,
                          bp_manifest_piece *piece)
 {

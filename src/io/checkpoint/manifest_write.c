@@ -1,5 +1,5 @@
-/* A manifest as text, and from the rank that has read it to the others. Called by checkpoint_save.c
- * and checkpoint_open.c. */
+/* Writing a manifest as text, and broadcasting it from the rank that read it. Called by
+ * checkpoint_save.c and checkpoint_open.c. */
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/collective.h"
@@ -42,7 +42,7 @@ void bp_manifest_share(bp_manifest **manifest, MPI_Comm comm)
 
 /* ---- writing ---- */
 
-/* None of jansson's calls fails here: memory that ends, ends the job, and values are right. */
+/* No call of jansson fails here: running out of memory ends the job, and values are valid. */
 static json_t *extents_json(int dims, const int64_t *values)
 {
     json_t *list = json_array();

@@ -1,8 +1,7 @@
-/* One file of a checkpoint: an HDF5 file with a dataset a piece, written by one rank and read by
- * any. HDF5 lays it out; then the whole file is written anew from its begin to its end, past the
- * page cache (O_DIRECT) where the file system can do that, so that there is no copy in the kernel,
- * and nothing that others read is put out of memory for it. It is hashed on the way, and read back.
- */
+/* One file of a checkpoint: an HDF5 file with one dataset per piece, written by one rank and read
+ * by any. HDF5 lays it out; then the whole file is written sequentially, with O_DIRECT if the file
+ * system supports it: this avoids a copy in the kernel, and keeps other data in the page cache. It
+ * is hashed while written, and read back. */
 #include "base/fault.h"
 #include "base/files/fs.h"
 #include "base/files/xxh.h"
@@ -20,7 +19,7 @@
 
 #define SHARD_KIND    "checkpoint"
 #define SHARD_VERSION 1
-#define ALIGN         ((size_t)4096) /* what all disks and file systems are content with */
+#define ALIGN         ((size_t)4096) /* suits all disks and file systems */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "values are written as they are in memory");
@@ -28,16 +27,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 struct bp_shard {
     char *path;
     bp_h5 *layout; /* until the file is laid out */
-    int plain;     /* through the page cache: for what is there already, and for the user block */
+    int plain;     /* through the page cache: for existing contents, and for the user block */
     int blocks;    /* for whole blocks; may go through the page cache too */
     void *scratch;
     unsigned char *block; /* in `scratch`: bytes [at, at + filled) of the file */
     int64_t at, bytes;    /* bytes: of the file */
     size_t filled;
-    XXH3_state_t *hash;             /* of what follows the user block */
+    XXH3_state_t *hash;             /* hash of everything after the user block */
     char text[BP_USER_BLOCK_BYTES]; /* the user block, and its hash, once sealed */
     char written[BP_USER_BLOCK_HASH];
-    bool reads; /* back */
+    bool reads; /* read back */
 };
 
 /* ---- the layout ---- */
@@ -75,8 +74,8 @@ static int open_blocks(const char *path, int mode)
     return fd < 0 && errno == EINVAL ? open(path, mode | O_CLOEXEC) : fd;
 }
 
-/* From now on through the page cache: the file system takes no such block, or it is the last one,
- * which is not one. False: it was so already. */
+/* Switches to the page cache: the file system refuses such a block, or it is the last, partial one.
+ * False if already switched. */
 static bool go_plain(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -114,12 +113,13 @@ bp_err bp_shard_lay_out(bp_shard *shard)
         return bp_fail_errno(BP_ERR_IO, "can't look at", shard->path);
     shard->bytes = (int64_t)status.st_size;
     BP_ASSERT(shard->bytes >= BP_USER_BLOCK_BYTES);
-    (void)posix_fadvise(shard->plain, 0, 0, POSIX_FADV_RANDOM); /* advice: no failure matters */
+    (void)posix_fadvise(shard->plain, 0, 0,
+                        POSIX_FADV_RANDOM); /* advice: failure does not matter */
 
     shard->scratch = bp_alloc("shard.block", (int64_t)(BP_SHARD_BLOCK_BYTES + ALIGN), 1);
     shard->block =
         (unsigned char *)shard->scratch + (ALIGN - (uintptr_t)shard->scratch % ALIGN) % ALIGN;
-    shard->filled = BP_USER_BLOCK_BYTES; /* zeros: it is written at the end, and is not hashed */
+    shard->filled = BP_USER_BLOCK_BYTES; /* zeros: written at the end, and not hashed */
     shard->hash = bp_xxh128_new();
     return BP_OK;
 }
@@ -140,7 +140,7 @@ static bp_err write_block(bp_shard *shard)
     return BP_OK;
 }
 
-/* data: NULL, what the file holds there already. */
+/* data NULL: the file's existing contents. */
 static bp_err append(bp_shard *shard, const unsigned char *data, size_t bytes)
 {
     bp_err err = BP_OK;
@@ -163,7 +163,7 @@ static bp_err append(bp_shard *shard, const unsigned char *data, size_t bytes)
     return err;
 }
 
-/* The file keeps what it has up to `offset`. */
+/* The file keeps its contents up to `offset`. */
 static bp_err keep_until(bp_shard *shard, int64_t offset)
 {
     int64_t place = shard->at + (int64_t)shard->filled;
@@ -196,7 +196,7 @@ static bp_err stamp(bp_shard *shard)
         return bp_fail_errno(BP_ERR_IO, "can't write", shard->path);
     if (bp_fault("ckpt.fsync_file") || fsync(shard->plain) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't bring to disk", shard->path);
-    /* reading back is to read what the disk holds; advice: no failure matters */
+    /* reading back must read from disk; advice: failure does not matter */
     (void)posix_fadvise(shard->plain, 0, 0, POSIX_FADV_DONTNEED);
     return BP_OK;
 }
@@ -225,7 +225,7 @@ void bp_shard_free(bp_shard **at)
     if (!shard)
         return;
     bp_h5_drop(&shard->layout);
-    (void)close_both(shard); /* what was to be kept is sealed */
+    (void)close_both(shard); /* files to keep are sealed */
     XXH3_freeState(shard->hash);
     bp_free(shard->scratch);
     bp_free(shard->path);
@@ -234,7 +234,7 @@ void bp_shard_free(bp_shard **at)
 
 /* ---- reading back ---- */
 
-/* 0 at the end of the file, -1. */
+/* 0 at the end of the file, -1 on failure. */
 static ssize_t read_block(const bp_shard *shard)
 {
     for (;;) {
@@ -316,8 +316,8 @@ bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
     return err;
 }
 
-/* Contiguous, inside the file, of a floating-point type, and of that extent: nothing else is a
- * piece, whoever wrote it. */
+/* A piece must be contiguous, inside the file, of a floating-point type, and of that extent,
+ * whatever program wrote it. */
 static bool is_piece(hid_t dataset, int dims, const int64_t *extent)
 {
     hid_t plist = H5Dget_create_plist(dataset), type = H5Dget_type(dataset);
@@ -337,7 +337,7 @@ static bool is_piece(hid_t dataset, int dims, const int64_t *extent)
     return is;
 }
 
-/* The box [offset, offset + size) of values `whole` that begin at `from`. */
+/* The box [offset, offset + size) of the array `whole` that begins at `from`. */
 static hid_t select_box(int dims, const int64_t *whole, const int64_t *offset, const int64_t *from,
                         const int64_t *size)
 {
@@ -354,7 +354,7 @@ static hid_t select_box(int dims, const int64_t *whole, const int64_t *offset, c
     return space;
 }
 
-/* What piece and slice have in common, from the file straight to its place in the slice. */
+/* Reads the intersection of piece and slice from the file directly into the slice. */
 static herr_t read_common(hid_t dataset, const bp_manifest_piece *piece, const bp_slice *slice)
 {
     int64_t offset[BP_TENSOR_DIMS], size[BP_TENSOR_DIMS];

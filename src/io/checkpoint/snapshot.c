@@ -1,5 +1,5 @@
-/* The copy is in a file without a name (memfd), so that a neighbour may open it by the number of
- * this process and of the descriptor. Nothing of it is left behind by a process that is killed. */
+/* The copy is in a file without a name (memfd), so that another rank of the node can open it by
+ * process id and descriptor. A killed process leaves nothing of it. */
 #include "io/checkpoint/snapshot.h"
 
 #include "base/fault.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define PAGE_FLOATS  1024
-#define CHUNK_FLOATS 4096 /* what is copied and then counted, from the nearest cache */
+#define CHUNK_FLOATS 4096 /* copied and then digested, from the nearest cache */
 
 struct bp_snapshot {
     float *copy;
@@ -28,7 +28,7 @@ struct bp_snapshot {
     bool shared;
 };
 
-/* What a neighbour has to know to open a copy, and to be sure that it is this one. */
+/* The data that another rank of the node needs to open a copy, and to identify it. */
 typedef struct snapshot_address {
     int64_t process, descriptor;
     uint64_t device, inode;
@@ -41,7 +41,7 @@ static size_t mapped_bytes(const bp_snapshot *snapshot)
     return (size_t)(snapshot->floats > 0 ? snapshot->floats : 1) * sizeof(float);
 }
 
-/* Where the kernel gives no such file, plain memory is enough for this rank. */
+/* If the kernel provides no such file, plain memory suffices for this rank. */
 static bp_err map(bp_snapshot *snapshot)
 {
     size_t bytes = mapped_bytes(snapshot);
@@ -59,13 +59,13 @@ static bp_err map(bp_snapshot *snapshot)
     if (at == MAP_FAILED)
         return bp_fail_memory("the copy that a checkpoint is written from", snapshot->floats,
                               sizeof(float));
-    (void)madvise(at, bytes, MADV_HUGEPAGE); /* a wish: most kernels give such a file none */
+    (void)madvise(at, bytes, MADV_HUGEPAGE); /* a hint: most kernels ignore it for such files */
     snapshot->copy = at;
     return BP_OK;
 }
 
-/* The floats of all slices, one after another, that a thread of a team has to do with. Whole pages,
- * which are the same at every time. */
+/* The range of a thread among the floats of all slices, concatenated. Whole pages, the same at
+ * every call. */
 static void own_floats(int64_t all, int64_t *first, int64_t *end)
 {
     int64_t pages = (all + PAGE_FLOATS - 1) / PAGE_FLOATS;
@@ -90,7 +90,7 @@ static snapshot_address address_of(const bp_snapshot *snapshot)
     return address;
 }
 
-/* -1: it can't be had, or it is another file. */
+/* -1 if it can't be opened, or is another file. */
 static int open_copy(const snapshot_address *address)
 {
     char path[64];
@@ -152,7 +152,7 @@ bp_err bp_snapshot_new(bp_snapshot **out, MPI_Comm comm, int64_t floats)
     *snapshot = (bp_snapshot){.floats = floats, .own = -1};
     err = bp_agree(comm, map(snapshot));
     if (err == BP_OK) {
-/* each page by the thread that will copy to it: near its cores, and here from now on */
+/* each page is touched by the thread that will copy to it, so it is resident and near its cores */
 #pragma omp parallel
         {
             int64_t first, end;
@@ -182,7 +182,7 @@ void bp_snapshot_free(bp_snapshot **at)
     if (snapshot->copy)
         (void)munmap(snapshot->copy, mapped_bytes(snapshot)); /* as it was mapped */
     if (snapshot->own >= 0)
-        (void)close(snapshot->own); /* it ends with this */
+        (void)close(snapshot->own); /* the mapping is removed here */
     bp_free(snapshot->files);
     bp_free(snapshot);
 }
@@ -194,7 +194,7 @@ static int64_t floats_of(const bp_slice *slice)
     return bp_checked_volume(slice->dims, slice->extent);
 }
 
-/* `count` values of a slice from the first-th on. False: one is not finite. */
+/* `count` values of a slice from `first` on. False if one is not finite. */
 static bool copy_part(float *to, const bp_slice *slice, int64_t first, int64_t count,
                       bp_digest *digest)
 {
@@ -214,8 +214,8 @@ static bool copy_part(float *to, const bp_slice *slice, int64_t first, int64_t c
     return finite;
 }
 
-/* What is in floats [first, end) of all slices, one after another. copy: where they go, or NULL:
- * they are only looked at. Returns the first slice with a value that is not finite, or `count`. */
+/* Processes floats [first, end) of all slices, concatenated. copy: destination, or NULL to only
+ * check them. Returns the first slice with a value that is not finite, or `count`. */
 static int64_t pass_range(float *copy, const bp_slice *slices, int64_t count, bp_digest *digests,
                           int64_t first, int64_t end)
 {
@@ -235,7 +235,7 @@ static int64_t pass_range(float *copy, const bp_slice *slices, int64_t count, bp
     return bad;
 }
 
-/* One region for all slices: the threads meet once, and each has as much to do as the others. */
+/* One region for all slices: the threads synchronise once, and have equal work. */
 static int64_t pass(float *copy, const bp_slice *slices, int64_t count, bp_digest *digests)
 {
     int64_t all = bp_slices_floats(slices, count), bad = count;

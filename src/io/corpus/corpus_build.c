@@ -14,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNKS_A_RANK 4 /* on their way to be compressed: ... */
+#define CHUNKS_A_RANK 4 /* being compressed: ... */
 #define CHUNKS_OF_ONE 2 /* ... of one rank, before rank 0 compresses some itself */
 
-/* Batches of one rank that came and are not used up. */
+/* Received batches of one rank that are not used up. */
 typedef struct inbox {
     bp_batch batches[BP_OWN_AHEAD]; /* [ahead] */
     int ahead;
@@ -26,11 +26,11 @@ typedef struct inbox {
     int chunks;             /* that the rank compresses */
 } inbox;
 
-/* A chunk from when it is full until it is written. */
+/* A full chunk that is not written yet. */
 typedef struct chunk_slot {
     char *raw; /* its number and its tokens, as sent */
     MPI_Request sent;
-    bp_packed packed; /* bytes 0: not back yet; data is the slot's own */
+    bp_packed packed; /* bytes 0: not received yet; data is the slot's own */
     bool is_back;
 } chunk_slot;
 
@@ -39,25 +39,25 @@ typedef struct master {
     int size;
     const bp_corpus_build *build;
     bp_ranges ranges;
-    int *readers;                /* of ranges: of number k modulo their number [reader_count] */
+    int *readers; /* the rank of range k, at index k modulo their number [reader_count] */
     int64_t reader_count, dealt; /* ranges that are handed out */
     int64_t joined;
     bp_share share; /* rank 0's own */
-    inbox *inboxes; /* [size]; the own one has one batch at a time, or one a range */
+    inbox *inboxes; /* [size]; this rank's has one batch at a time, or one per range */
     bp_packer *packer;
     chunk_slot *slots; /* [slot_count]: chunk number modulo slot_count */
     int64_t slot_count, chunks_sent, chunks_written;
     size_t chunk_bytes;
-    char *incoming;          /* a packed chunk as it comes */
+    char *incoming;          /* a received packed chunk */
     int64_t roles[BP_ROLES]; /* of the writer's spec, as the next ones are */
     char *tokenizer;
     const char **names, *kind;
     bp_corpus_source sources[13];
-    bp_corpus_source *skipped, *left_out; /* of these: its count is 1 once a document was */
+    bp_corpus_source *skipped, *left_out; /* of these: count 1 once there was such a document */
     const char *skipped_text, *left_out_text, *list_name;
     char skipped_number[24], left_out_number[24];
     int byes;
-    bool dismissed; /* the others are leaving: what still comes counts no more */
+    bool dismissed; /* the others are leaving: later messages are ignored */
 
     bp_corpus_join join;
     double started, reported, report_every;
@@ -82,7 +82,7 @@ static void receive_batch(master *m, int from)
     in->received++;
 }
 
-/* Chunk `number` is back; all that came back in order is written. */
+/* Chunk `number` was received; writes all chunks received in order. */
 static bp_err write_packed(master *m, int64_t number, const bp_packed *packed)
 {
     chunk_slot *back = &m->slots[number % m->slot_count];
@@ -117,7 +117,7 @@ static bp_err receive_packed(master *m, int from, int bytes)
                         &(bp_packed){m->incoming + sizeof head, head.bytes, head.xxh3});
 }
 
-/* One message of any rank, waited for. */
+/* Waits for one message of any rank. */
 static bp_err receive(master *m)
 {
     MPI_Status status;
@@ -131,8 +131,7 @@ static bp_err receive(master *m)
     case BP_TAG_PACKED:
         BP_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
         return receive_packed(m, status.MPI_SOURCE, bytes);
-    default: /* what follows a head is received with it, so nothing else is ever first in the queue
-              */
+    default: /* the data after a head is received with it, so only heads are first in the queue */
         BP_ASSERT(status.MPI_TAG == BP_TAG_BYE);
         BP_MPI(
             MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, BP_TAG_BYE, m->comm, MPI_STATUS_IGNORE));
@@ -143,7 +142,7 @@ static bp_err receive(master *m)
 
 /* ---- chunks ---- */
 
-/* Who compresses a chunk: the rank with the fewest, or rank 0. */
+/* The rank that compresses a chunk: the one with the fewest, or rank 0. */
 static int packer_of(const master *m)
 {
     int to = 0;
@@ -154,7 +153,7 @@ static int packer_of(const master *m)
     return to;
 }
 
-/* A full chunk goes to the rank that has time for it (bp_corpus_spec.pack). */
+/* Sends a full chunk to the least busy rank (bp_corpus_spec.pack). */
 static bp_err send_chunk(void *context, int64_t number, const void *raw)
 {
     master *m = context;
@@ -209,7 +208,7 @@ static bool may_read_range(const master *m)
     return m->ranges.left > 0 && !m->share.ended && own->received - own->used < own->ahead;
 }
 
-/* Rank 0 encodes a range, which is its next batch. */
+/* Rank 0 encodes a range as its next batch. */
 static void read_range(master *m)
 {
     inbox *own = &m->inboxes[0];
@@ -224,7 +223,7 @@ static void read_range(master *m)
     own->received++;
 }
 
-/* What others sent; else rank 0 does a part itself, so as not to wait. */
+/* Takes what others sent; else rank 0 does a part itself instead of waiting. */
 static bp_err receive_or_read(master *m)
 {
     int there = 0;
@@ -274,7 +273,7 @@ static bp_err next_record(master *m, int rank, const bp_record **record)
     return BP_OK;
 }
 
-/* Bytes of the files that are joined, about. */
+/* Approximate bytes of the joined files. */
 static int64_t joined_bytes(const master *m, const bp_documents_stats *stats)
 {
     int64_t bytes = m->joined * m->ranges.each;
@@ -295,7 +294,7 @@ static void log_progress(master *m)
     m->reported = now;
     stats = bp_documents_stats_of(m->share.documents);
     stats.consumed_bytes = joined_bytes(m, &stats);
-    if (stats.total_bytes == 0) { /* of standard input nobody knows */
+    if (stats.total_bytes == 0) { /* unknown for standard input */
         bp_log_progress("%.1f MB, %" PRId64 " documents, %.1f MB of text a second",
                         1e-6 * (double)stats.consumed_bytes, m->join.built.documents,
                         1e-6 * (double)(m->join.built.bytes + m->join.tally.bytes) / seconds);
@@ -312,7 +311,8 @@ static void log_progress(master *m)
                     1e-6 * (double)(m->join.built.bytes + m->join.tally.bytes) / seconds, left);
 }
 
-/* The rank that has the next piece: in turn, or that which reads the range; -1: there is none. */
+/* The rank that has the next piece: in turn, or the one that reads the range; -1 if there is none.
+ */
 static int rank_of_next(master *m, int64_t number)
 {
     if (!m->ranges.are_used)
@@ -471,7 +471,7 @@ static void master_clear(master *m)
     bp_free(m->names);
 }
 
-/* The others leave; what they had still sent is taken in, and counts no more. */
+/* The others leave; receives and ignores their remaining messages. */
 static void dismiss(master *m)
 {
     m->dismissed = true;
@@ -486,7 +486,7 @@ static void dismiss(master *m)
         BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));
 }
 
-/* What the writer's sources say of documents that are not in the corpus. */
+/* The writer's source fields about documents that are not in the corpus. */
 static bp_err check_skipped(master *m)
 {
     const bp_corpus_built *built = &m->join.built;
@@ -498,7 +498,7 @@ static bp_err check_skipped(master *m)
     return bp_corpus_join_check_skipped(&m->join);
 }
 
-/* The corpus and the list of what it lacks. */
+/* The corpus and the list of omitted documents. */
 static bp_err commit(master *m)
 {
     const char *list = m->build->skip_list;
@@ -509,7 +509,7 @@ static bp_err commit(master *m)
     if (err == BP_OK)
         err = bp_corpus_writer_commit(m->join.writer);
     if (list && is_listed == (err != BP_OK))
-        (void)unlink(list); /* most often there is none */
+        (void)unlink(list); /* usually there is none */
     return err;
 }
 

@@ -1,8 +1,8 @@
 /* Decoding chunks ahead of use.
  *
- * A slot holds one decoded chunk. The caller assigns slots (WANTED); whoever comes first, a helper
- * or the caller, takes a wanted slot (WORKING) and leaves it READY or FAILED. Only the caller reads
- * ready slots and gives them away again, so a ready slot needs no lock. */
+ * A slot holds one decoded chunk. The caller assigns slots (WANTED); a helper or the caller takes
+ * a wanted slot (WORKING) and sets it READY or FAILED. Only the caller reads and reassigns ready
+ * slots, so a ready slot needs no lock. */
 #include "corpus_chunks.h"
 
 #include "base/mem.h"
@@ -33,7 +33,7 @@ typedef struct slot {
     slot_state state;
     void *data;    /* decoded; NULL until first used */
     int64_t used;  /* when the caller last touched it */
-    bp_err err;    /* FAILED: why, */
+    bp_err err;    /* FAILED: the error, */
     char *message; /* with its message */
 } slot;
 
@@ -152,7 +152,7 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* Helpers are a matter of speed: where one can't be started, the caller decodes all. */
+/* Helpers are optional: if one can't be started, the caller decodes everything. */
 static void start_helpers(bp_chunks *chunks)
 {
     while (chunks->helper_count < HELPERS) {
@@ -170,7 +170,7 @@ static void start_helpers(bp_chunks *chunks)
     }
 }
 
-/* End the threads and give back the memory of the slots: a corpus of many files holds those of one.
+/* Ends the threads and frees the slots: a corpus of many files has only one file's slots in memory.
  */
 static void rest(bp_chunks *chunks)
 {
@@ -247,7 +247,7 @@ static slot *slot_of(bp_chunks *chunks, int64_t chunk)
     return NULL;
 }
 
-/* The slot longest out of use that nobody is working on; the lock is held. */
+/* The least recently used slot that is not WORKING; the lock is held. */
 static slot *give_slot(bp_chunks *chunks, int64_t chunk)
 {
     slot *oldest = NULL;
@@ -268,8 +268,8 @@ static slot *give_slot(bp_chunks *chunks, int64_t chunk)
     return oldest;
 }
 
-/* Ask for chunk and, in order, for those after it; the slot of `chunk` is returned, WORKING if it
- * is the caller's to decode. */
+/* Requests `chunk` and, in order, those after it. Returns the slot of `chunk`, WORKING if the
+ * caller must decode it. */
 static slot *ask(bp_chunks *chunks, int64_t chunk, bool in_order, bool *is_mine)
 {
     slot *s;
@@ -305,7 +305,7 @@ static bp_err get(bp_chunks *chunks, int64_t chunk, bool in_order, const void **
     if (is_mine)
         work(chunks, &chunks->mine, s);
     pthread_mutex_lock(&chunks->lock);
-    while (s->state == SLOT_WORKING) { /* a helper has it: take part in what comes next, or wait */
+    while (s->state == SLOT_WORKING) { /* a helper has it: help with the next ones, or wait */
         slot *other = take_wanted(chunks);
         if (!other) {
             pthread_cond_wait(&chunks->done, &chunks->lock);
@@ -340,7 +340,7 @@ static bp_err get(bp_chunks *chunks, int64_t chunk, bool in_order, const void **
 #define WIDE_TOO
 #endif
 
-/* to[count] = from[count]; the largest of them. */
+/* to[count] = from[count]; returns the largest of them. */
 WIDE_TOO static uint32_t widen16(int32_t *restrict to, const uint16_t *restrict from, int64_t count)
 {
     int32_t top = 0;

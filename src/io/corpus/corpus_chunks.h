@@ -1,9 +1,9 @@
 /* Chunks of /tokens, decoded by helper threads ahead of use.
  *
- * A chunk is read with pread(2) at its place in /checksums, compared with its hash and
- * decompressed, without HDF5. When chunks are asked for in order, two helper threads decode those
- * that follow; the caller decodes what it needs and nobody has begun. All functions are for one
- * thread. Local: no MPI. */
+ * A chunk is read with pread(2) at its place in /checksums, checked against its hash and
+ * decompressed, without HDF5. For sequential reads, two helper threads decode the next chunks; the
+ * caller decodes a needed chunk that no helper has begun. All functions are for one thread. Local:
+ * no MPI. */
 #ifndef BP_IO_CORPUS_CORPUS_CHUNKS_H
 #define BP_IO_CORPUS_CORPUS_CHUNKS_H
 
@@ -20,7 +20,7 @@ typedef struct bp_chunks_spec {
     size_t token_bytes; /* 2 or 4 */
 } bp_chunks_spec;
 
-/** Errors: BP_ERR_FORMAT "damaged": a chunk longer than one can be; BP_ERR_SYSTEM. */
+/** Errors: BP_ERR_FORMAT "damaged": an impossibly long chunk; BP_ERR_SYSTEM. */
 bp_err bp_chunks_new(bp_chunks **out, const bp_chunks_spec *spec);
 void bp_chunks_free(bp_chunks **chunks);
 

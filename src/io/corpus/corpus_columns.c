@@ -68,7 +68,7 @@ static bp_err find_label(bp_corpus_file *file, bp_h5 *h5, bool walk, const char 
     return err;
 }
 
-/* Names of the columns in a group; none where there is no group. Free with bp_names_free(). */
+/* Names of the columns in a group; empty if there is no group. Free with bp_names_free(). */
 static bp_err list_group(const bp_corpus_file *file, bp_h5 *h5, const char *group, char ***names,
                          int64_t *count)
 {
@@ -141,7 +141,7 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
     return err;
 }
 
-/* Values of a column; -1: any number. */
+/* Number of values of a column; -1: any number. */
 static int64_t column_length(const bp_corpus_file *file, int kind)
 {
     if (kind == BP_COLUMN_START || kind == BP_COLUMN_TOKENIZER || kind == BP_COLUMN_SEGMENTS ||
@@ -201,7 +201,7 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
     return err == BP_OK ? find_tags(file, h5, walk) : err;
 }
 
-/* Special tokens but the end-of-document one, which is known. */
+/* Special tokens, except the end-of-document one, which is known. */
 static bp_err read_roles(bp_corpus_file *file, bp_h5 *h5)
 {
     bp_corpus_info *info = &file->info;
@@ -254,7 +254,7 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
 
 /* ---- reading ---- */
 
-/* Numbers as they are in a file of ours: little-endian uint32 or uint64. */
+/* Numbers as stored in our files: little-endian uint32 or uint64. */
 static bp_err widen(const bp_corpus_file *file, const bp_column *column, int64_t count,
                     int64_t *values)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- columns: written, hashed and noted piece by piece ---- */
+/* ---- columns: written, hashed and recorded piece by piece ---- */
 
 typedef struct column {
     bp_corpus_writer *writer;
@@ -22,10 +22,10 @@ typedef struct column {
     bp_h5_type type; /* of numbers */
     /* values [first, first + count) to `out` */
     bp_err (*produce)(struct column *column, int64_t first, int64_t count, char *out);
-    bp_spill *spill;             /* where they come from ... */
-    int64_t spill_at;            /* ... of ids: where the next one is */
-    int64_t end;                 /* ... of begins: the end of the last */
-    const bp_dictionary *values; /* ... or from here */
+    bp_spill *spill;             /* their source ... */
+    int64_t spill_at;            /* ... for ids: the place of the next one */
+    int64_t end;                 /* ... for starts: the end of the last */
+    const bp_dictionary *values; /* ... or this array */
 } column;
 
 static bp_err write_column(column *c)
@@ -65,7 +65,7 @@ static bp_err from_spill(column *c, int64_t first, int64_t count, char *out)
     return bp_spill_read(c->spill, first * (int64_t)c->width, out, (size_t)count * c->width);
 }
 
-/* doc_start and doc_segments have one value more than there are documents: the end of the last. */
+/* doc_start and doc_segments have one extra value: the end of the last document. */
 static bp_err from_starts(column *c, int64_t first, int64_t count, char *out)
 {
     int64_t spilled = c->count - 1;
@@ -81,7 +81,7 @@ static bp_err from_ids(column *c, int64_t first, int64_t count, char *out)
 {
     bp_err err = BP_OK;
 
-    (void)first; /* they are asked for in order */
+    (void)first; /* requested in order */
     memset(out, 0, (size_t)count * c->width);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         uint16_t length = 0;
@@ -308,7 +308,7 @@ static bp_err write_attributes(bp_corpus_writer *writer)
 /* ---- checksums ---- */
 
 /* HDF5 1.10 returns the address of a chunk without the user block, later versions with it (their
- * issue 3003): see which of the two places holds the chunk that we wrote. */
+ * issue 3003): check which of the two places holds the chunk that we wrote. */
 static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *first, int64_t *base)
 {
     const int64_t bases[2] = {0, BP_USER_BLOCK_BYTES};
@@ -352,7 +352,7 @@ static bp_err locate_chunks(bp_corpus_writer *writer)
     return err;
 }
 
-/* The closed file: the hash of what no row covers, then the user block. */
+/* Writes the closed file's hash of everything that no row covers, then the user block. */
 static bp_err seal(bp_corpus_writer *writer, int64_t table_offset)
 {
     bp_extents extents = {writer->extents, NULL, writer->extent_count};

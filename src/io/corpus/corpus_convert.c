@@ -1,5 +1,5 @@
 /* Converting a foreign corpus: a child process checks the file with bp_h5_walk, reads it through
- * the HDF5 library, and writes the native file; its parent waits and passes on what it reports. */
+ * the HDF5 library, and writes the native file; its parent waits and forwards its report. */
 #include "io/corpus/corpus_convert.h"
 
 #include "corpus_file_priv.h"
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define BLOCK_TOKENS ((int64_t)BP_CORPUS_CHUNK_TOKENS)
-#define RATIO_LIMIT  1000                  /* bytes of tokens for a byte of the file ... */
+#define RATIO_LIMIT  1000                  /* bytes of tokens per byte of the file ... */
 #define FREE_BYTES   ((uint64_t)256 << 20) /* ... beyond these */
 #define CACHE_BYTES  ((size_t)512 << 20)   /* at least a chunk: it is decompressed once */
 
@@ -66,7 +66,7 @@ static bp_err open_foreign(bp_corpus_file *file, hid_t *dataset)
     return err;
 }
 
-/* ids[count] = /tokens[first .. first+count), compared with the vocabulary. */
+/* ids[count] = /tokens[first .. first+count), checked against the vocabulary. */
 static bp_err read_ids(const bp_corpus_file *file, hid_t dataset, int64_t first, int64_t count,
                        int64_t *values, uint32_t *ids)
 {
@@ -94,7 +94,7 @@ typedef struct columns {
     const int64_t *start, *bytes, *words, *words_split;
     bp_corpus_label *labels; /* [info.labels] ... */
     const char **names;      /* ... their names, and ... */
-    const char **values;     /* ... their values of one document */
+    const char **values;     /* ... their values for one document */
 } columns;
 
 static bp_err load_columns(bp_corpus_file *file, columns *out)
@@ -136,7 +136,7 @@ static bp_err check_tokenizer(const bp_corpus_file *file, const bp_corpus_conver
 static bp_err end_document(bp_corpus_file *file, const columns *c, int64_t document,
                            bp_corpus_writer *writer)
 {
-    char id[BP_CORPUS_ID_BYTES + 2]; /* a longer one is the writer's to refuse */
+    char id[BP_CORPUS_ID_BYTES + 2]; /* the writer refuses longer ones */
     bp_corpus_row row = {.id = id, .labels = c->values};
     bp_err err = bp_corpus_file_doc_id(file, document, id, sizeof id);
 
@@ -219,7 +219,7 @@ static bp_err write_native(bp_corpus_file *file, hid_t dataset, const columns *c
     return err;
 }
 
-/* Columns of tasks that are not carried over. */
+/* Task columns that are not converted. */
 static bp_err find_left_out(const bp_corpus_file *file, char *out, size_t bytes)
 {
     static const char *const NAMES[] = {"segment_start", "values", "tags", "spans"};
@@ -252,7 +252,7 @@ static bp_err convert(const bp_corpus_conversion *conversion, int fd, bp_corpus_
     return err == BP_OK ? find_left_out(&file, out->left_out, sizeof out->left_out) : err;
 }
 
-/* ---- apart, in a child ---- */
+/* ---- in a child process ---- */
 
 typedef struct conversion_work {
     const bp_corpus_conversion *conversion;

@@ -1,6 +1,6 @@
-/* A foreign corpus (an HDF5 file that another program wrote) to a native one, once. What reads the
- * foreign file is a process of its own, with limits of time: a file that makes the HDF5 library
- * crash or decode for hours ends that process, and the caller reports it. Local: no MPI. */
+/* A foreign corpus (an HDF5 file that another program wrote) to a native one, once. A separate
+ * process, with time limits, reads the foreign file: if a file makes the HDF5 library crash or
+ * decode for hours, that process ends and the caller reports it. Local: no MPI. */
 #ifndef BP_IO_CORPUS_CORPUS_CONVERT_H
 #define BP_IO_CORPUS_CORPUS_CONVERT_H
 
@@ -17,20 +17,21 @@ typedef struct bp_corpus_conversion {
 
 typedef struct bp_corpus_converted {
     int64_t tokens, documents, open_ends; /* documents without the end-of-document token */
-    char left_out[64]; /* "/values, /tags": what the foreign file has beside what is listed below */
+    char
+        left_out[64]; /* "/values, /tags": datasets of the foreign file beyond those listed below */
 } bp_corpus_converted;
 
-/** Convert; `out` appears whole or not at all. The process that calls has one thread.
+/** Convert; `out` appears whole or not at all. The calling process must have one thread.
  *
  * The foreign file has /tokens (any integer type; contiguous or chunked; gzip, lzf, shuffle,
  * Fletcher32 or zstd), /doc_start and the attribute vocab_size, and may have eod_id,
  * tokenizer_hash, /doc_bytes, /doc_words, /doc_words_split, /doc_id, /labels and /label_names.
  *
- * Errors: BP_ERR_FORMAT what is wrong in the foreign file, or that reading it crashed or took too
- * long; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_CREATE, BP_ERR_IO, BP_ERR_SYSTEM; BP_ERR_STOPPED. */
+ * Errors: BP_ERR_FORMAT a fault of the foreign file, or reading it crashed or took too long;
+ * BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_CREATE, BP_ERR_IO, BP_ERR_SYSTEM; BP_ERR_STOPPED. */
 bp_err bp_corpus_convert(const bp_corpus_conversion *conversion, bp_corpus_converted *out);
 
-/** Processor time that reading may take beside what the size of the file asks for: 30 s; tests set
+/** Processor time allowed for reading, in addition to the time for the file's size: 30 s; tests set
  * it. */
 extern double bp_corpus_convert_seconds;
 

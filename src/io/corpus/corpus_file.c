@@ -1,4 +1,4 @@
-/* One native corpus file: opening it, its tokens by way of corpus_chunks.c, its columns. */
+/* One native corpus file: opening it, its tokens through corpus_chunks.c, its columns. */
 #include "io/corpus/corpus_file.h"
 
 #include "corpus_file_priv.h"
@@ -26,7 +26,7 @@ void bp_corpus_file_hash_whole(bool whole)
     bp_corpus_hash_whole_bytes = whole ? WHOLE_BYTES : 0;
 }
 
-/* ---- what is checked before HDF5 may look at a file, and what is kept of it ---- */
+/* ---- checks before HDF5 reads a file, and their results ---- */
 
 static bp_err damaged(const bp_corpus_file *file, const char *what)
 {
@@ -34,7 +34,7 @@ static bp_err damaged(const bp_corpus_file *file, const char *what)
                    file->path, what);
 }
 
-/* The user block, the table of checksums, and all that the table does not cover. */
+/* The user block, the table of checksums, and everything that the table does not cover. */
 static bp_err check_bytes(bp_corpus_file *file, bp_user_block *block)
 {
     int64_t offset, rows;
@@ -148,7 +148,7 @@ static bp_err open_checked(bp_corpus_file *file)
         err = bp_h5_open_fd(&h5, file->fd, file->path);
     if (err == BP_OK)
         err = read_structure(file, h5, &tokens);
-    bp_h5_drop(&h5); /* from here on all is read from its known place */
+    bp_h5_drop(&h5); /* from here on everything is read from known places */
     return err == BP_OK ? start_chunks(file, &tokens) : err;
 }
 
@@ -252,7 +252,7 @@ static bp_err check_starts(const bp_corpus_file *file, const int64_t *starts)
     return BP_OK;
 }
 
-/* Each document has one segment or more, which begin in it, the first where it begins. */
+/* Each document has at least one segment; segments begin inside it, the first at its start. */
 static bp_err check_segments(const bp_corpus_file *file)
 {
     const int64_t *starts = file->loaded[BP_COLUMN_START];
@@ -372,7 +372,7 @@ bp_err bp_corpus_file_read_counts(bp_corpus_file *file, int64_t first, int64_t c
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
-/* The run of ids that document d is in. */
+/* The run of ids that contains document d. */
 static bp_err load_ids(bp_corpus_file *file, int64_t document)
 {
     const bp_column *column = &file->columns[BP_COLUMN_IDS];
@@ -410,7 +410,7 @@ bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, 
 
 /* ---- labels ---- */
 
-/* Codes below the number of names; tags also say that there is none. */
+/* Codes below the number of names; tags may also be "none". */
 static bp_err load_codes(bp_corpus_file *file, bp_label_column *label, bool may_lack)
 {
     int64_t count = label->codes.shape.count, values = label->names.shape.count;

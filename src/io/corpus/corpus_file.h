@@ -13,11 +13,11 @@ typedef struct bp_corpus_file bp_corpus_file;
 typedef struct bp_corpus_info {
     int64_t tokens, documents;
     int64_t vocab_size;
-    int64_t eod_id;                     /* -1: none */
-    int64_t roles[BP_ROLES];            /* special tokens, -1: none; BP_ROLE_END is eod_id */
+    int64_t eod_id;                     /* -1 if none */
+    int64_t roles[BP_ROLES];            /* special tokens, -1 if none; BP_ROLE_END is eod_id */
     bool has_bos;                       /* each document begins with the token of BP_ROLE_BOS */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
-    char content_hash[33];              /* XXH3-128 of all that follows the user block */
+    char content_hash[33];              /* XXH3-128 of everything after the user block */
     bool open_ends;            /* some document lacks the end-of-document token (converted) */
     bool has_bytes, has_words; /* doc_bytes, doc_words */
     bool has_words_split, has_ids;
@@ -32,36 +32,37 @@ typedef struct bp_corpus_info {
  * unsorted doc_start, versions..., or a foreign file (corpus_convert.h converts one). The bytes are
  * hashed before the HDF5 library of this process sees them. */
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path);
-/** Whether files of up to 256 MiB are hashed as a whole when they are opened, as at first. No: what
- * is read is checked as it is read, as of larger files always. For a start that is likely to find
- * nothing to do: what identifies a corpus is in its user block. */
+/** Set whether files of up to 256 MiB are hashed as a whole when opened (the default). If not, data
+ * is checked as it is read, as always for larger files. For starts that probably find nothing to
+ * do: the user block identifies a corpus. */
 void bp_corpus_file_hash_whole(bool whole);
 void bp_corpus_file_close(bp_corpus_file **file);
 const bp_corpus_info *bp_corpus_file_info(const bp_corpus_file *file);
 const char *bp_corpus_file_path(const bp_corpus_file *file);
 
-/** tokens[count] = /tokens[first .. first+count). Chunks are decoded by helper threads ahead of use
- * when reading goes on in order. Errors: BP_ERR_FORMAT a chunk is damaged, or a token id is beyond
- * vocab_size (named with its place); BP_ERR_IO. */
+/** tokens[count] = /tokens[first .. first+count). Helper threads decode chunks ahead of sequential
+ * reads. Errors: BP_ERR_FORMAT a chunk is damaged, or a token id is beyond vocab_size (named with
+ * its place); BP_ERR_IO. */
 bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, int32_t *tokens);
 
-/** doc_start[documents + 1]; bytes, words, words_split[documents] (NULL where the file has none).
+/** doc_start[documents + 1]; bytes, words, words_split[documents] (NULL if the file has none).
  * Borrowed, loaded on first use. */
 bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start);
 bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, const int64_t **words,
                                  const int64_t **words_split);
-/** The same of documents [first, first + count), into arrays of the caller, which are left alone
- * where the file has none. */
+/** The same for documents [first, first + count), into the caller's arrays, which are unchanged if
+ * the file has none. */
 bp_err bp_corpus_file_read_counts(bp_corpus_file *file, int64_t first, int64_t count,
                                   int64_t *bytes, int64_t *words, int64_t *words_split);
-/** Segments of documents: texts of a task's documents, or sentences. Document d has those from
- * doc_segments[d] to doc_segments[d + 1), one at least; segment s begins at token segment_start[s],
+/** Segments of documents: texts of a task's documents, or sentences. Document d has segments
+ * [doc_segments[d], doc_segments[d + 1]), at least one; segment s begins at token segment_start[s],
  * the first of a document at its first token; texts may be empty. The last segment of a document
- * holds its end-of-document token, too. Both NULL where the file has none. Borrowed, loaded on
- * first use. Errors: BP_ERR_FORMAT damaged, not ascending, or out of its document; BP_ERR_IO. */
+ * also has its end-of-document token. Both NULL if the file has none. Borrowed, loaded on first
+ * use. Errors: BP_ERR_FORMAT damaged, not ascending, or out of its document; BP_ERR_IO. */
 bp_err bp_corpus_file_segments(bp_corpus_file *file, const int64_t **doc_segments,
                                const int64_t **segment_start);
-/** doc_id of document d as a string, to `out` (cut to fit, always ended); "" without a column. */
+/** doc_id of document d as a string, to `out` (cut to fit, always terminated); "" without a column.
+ */
 bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, size_t out_bytes);
 /** Label column k: its name, codes[documents], and names of the codes [values]. Borrowed. */
 typedef struct bp_corpus_label {
@@ -72,14 +73,13 @@ typedef struct bp_corpus_label {
 } bp_corpus_label;
 bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out);
 
-/** Tags of words: codes[tokens], the word's at its first token, BP_CORPUS_NO_TAG at all others; and
- * names of the codes [value_count]. NULL where the file has none. Borrowed, loaded on first use.
+/** Tags of words: codes[tokens], a word's at its first token, BP_CORPUS_NO_TAG at all others; and
+ * names of the codes [value_count]. NULL if the file has none. Borrowed, loaded on first use.
  * Errors: BP_ERR_FORMAT damaged, or a code without a name. */
 bp_err bp_corpus_file_tags(bp_corpus_file *file, bp_corpus_label *out);
 /** Answers to questions: spans[documents][BP_CORPUS_SPAN] (corpus_writer.h), and the texts that
- * they point into, each ended by a zero byte; answers are a JSON list. NULL where the file has
- * none. Borrowed, loaded on first use. Errors: BP_ERR_FORMAT damaged, or a number out of its range.
- */
+ * they point into, each ended by a zero byte; answers are a JSON list. NULL if the file has none.
+ * Borrowed, loaded on first use. Errors: BP_ERR_FORMAT damaged, or a number out of its range. */
 bp_err bp_corpus_file_spans(bp_corpus_file *file, const int64_t **spans, const char **texts);
 /** Column k of numbers: its name, values[documents], finite. Borrowed, loaded on first use. Errors:
  * BP_ERR_FORMAT damaged, a value that is not finite; BP_ERR_IO. */
@@ -89,9 +89,8 @@ typedef struct bp_corpus_value {
 } bp_corpus_value;
 bp_err bp_corpus_file_value(bp_corpus_file *file, int k, bp_corpus_value *out);
 
-/** The text of the tokenizer.json that the corpus was made with, ended by a zero byte; NULL where
- * the file has none. Free with bp_free(). Errors: BP_ERR_FORMAT damaged; BP_ERR_IO; BP_ERR_SYSTEM.
- */
+/** The tokenizer.json that made the corpus, as text ended by a zero byte; NULL if the file has
+ * none. Free with bp_free(). Errors: BP_ERR_FORMAT damaged; BP_ERR_IO; BP_ERR_SYSTEM. */
 bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes);
 
 /* Writing: see corpus_writer.h, and corpus_build.h for text to a corpus file. */

@@ -1,5 +1,5 @@
-/* Inside a corpus file: corpus_file.c checks, opens and is the face, corpus_columns.c reads the
- * columns of native files and, for corpus_convert.c, of foreign ones. */
+/* Inside a corpus file: corpus_file.c checks, opens and has the public functions, corpus_columns.c
+ * reads the columns of native files and, for corpus_convert.c, of foreign ones. */
 #ifndef BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 #define BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 
@@ -8,9 +8,9 @@
 #include "io/corpus/corpus_file.h"
 #include "io/h5/h5.h"
 
-/* A dataset with one value a document (doc_start: one more), or the names of a label's codes. */
+/* A dataset with one value per document (doc_start: one more), or the names of a label's codes. */
 typedef struct bp_column {
-    char *name; /* NULL: the file has none */
+    char *name; /* NULL if the file has none */
     bp_h5_shape shape;
 } bp_column;
 
@@ -34,8 +34,8 @@ typedef enum bp_column_kind {
     BP_COLUMN_WORDS,
     BP_COLUMN_WORDS_SPLIT,
     BP_COLUMN_DOC_SEGMENTS,
-    BP_COLUMN_SEGMENTS, /* a value a segment */
-    BP_COLUMN_SPANS,    /* BP_CORPUS_SPAN a document */
+    BP_COLUMN_SEGMENTS, /* a value per segment */
+    BP_COLUMN_SPANS,    /* BP_CORPUS_SPAN per document */
     BP_COLUMN_IDS,
     BP_COLUMN_TOKENIZER,  /* bytes of text */
     BP_COLUMN_SPAN_TEXTS, /* the same */
@@ -49,19 +49,19 @@ struct bp_corpus_file {
     bp_column columns[BP_COLUMN_KINDS];
     int64_t *loaded[BP_COLUMN_IDS]; /* numbers; NULL until first used */
     bp_label_column *labels;        /* [info.labels] */
-    bp_label_column tags;           /* a code a token */
+    bp_label_column tags;           /* a code per token */
     bp_value_column *values;        /* [info.values] */
     char *span_texts;               /* NULL until first used */
     char *ids;                      /* a run of doc_id as last read ... */
-    int64_t ids_first, ids_count;   /* ... of which documents */
+    int64_t ids_first, ids_count;   /* ... and its documents */
 
     bp_extents extents;
     bp_chunks *chunks;
-    bp_h5 *h5; /* of a foreign file while it is converted: columns are read through it; else NULL */
+    bp_h5 *h5; /* for a foreign file during conversion: columns are read through it; else NULL */
 };
 
-/** Up to this size all of a file is hashed when it is opened; beyond it chunks and columns are, as
- * they are read. 256 MiB; tests set it. */
+/** Files up to this size are hashed as a whole when opened; beyond it, chunks and columns as they
+ * are read. 256 MiB; tests set it. */
 extern int64_t bp_corpus_hash_whole_bytes;
 
 /** Find the columns in an open HDF5 file, and check their kinds and lengths; walks them if `walk`.
@@ -70,14 +70,14 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk);
 /** vocab_size, eod_id, tokenizer_hash. */
 bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5);
 
-/** Values [first, first + count) of a column: int64 of numbers, zero-padded bytes of text, all
- * float32 of reals. */
+/** Values [first, first + count) of a column: int64 of numbers, zero-padded bytes for text, the
+ * whole column of float32 for reals. */
 bp_err bp_column_read_reals(bp_corpus_file *file, const bp_column *column, float *values);
 bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int64_t first,
                               int64_t count, int64_t *values);
 bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_t first,
                            int64_t count, char *text);
-/** All of a column of bytes. */
+/** A whole column of bytes. */
 bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char *bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Records become documents of a corpus, in their order: labels are checked, bad documents are left
- * out and listed, the rest goes to the writer. On rank 0; called by corpus_build.c. */
+/* Records become documents of a corpus, in their order: labels are checked, bad documents are
+ * skipped and listed, the rest goes to the writer. On rank 0; called by corpus_build.c. */
 #include "corpus_build_priv.h"
 
 #include "base/config/json.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct bp_label_types { /* of one label's values, as JSON has them */
+struct bp_label_types { /* JSON types of one label's values */
     bp_dictionary values;
     char *types; /* [capacity]: bp_label_type of each value */
     int64_t capacity;
@@ -38,13 +38,13 @@ void bp_corpus_join_clear(bp_corpus_join *join)
     bp_free(join->id);
 }
 
-/* Of the file; 0: it is read whole. */
+/* Line in the file; 0 for a whole file. */
 static int64_t line_of(const bp_corpus_join *join, const bp_record *record)
 {
     return record->line > 0 ? join->line_base + record->line : 0;
 }
 
-/* "FILE:LINE", as the other ids that a document has without one of its own. */
+/* "FILE:LINE", like the other ids of documents without their own. */
 static const char *id_of(bp_corpus_join *join, const bp_record *record)
 {
     const char *file = bp_text_source_id(join->build->paths[record->file]);
@@ -57,7 +57,7 @@ static const char *id_of(bp_corpus_join *join, const bp_record *record)
     return join->id;
 }
 
-/* "1" and 1, or "true" and true, would be one value of the label. */
+/* "1" and 1, or "true" and true, would become the same label value. */
 static bp_err check_label(bp_corpus_join *join, const bp_record *record, int k, char type,
                           const char *text)
 {
@@ -141,7 +141,7 @@ static bp_err check_labels(bp_corpus_join *join, const bp_record *record)
     return err;
 }
 
-/* A document is left out. */
+/* Skips a document. */
 static bp_err skip(bp_corpus_join *join, const bp_record *record, const char *id, const char *fault)
 {
     const bp_corpus_build *build = join->build;

@@ -1,5 +1,5 @@
-/* Files of lines cut into ranges of bytes, which rank 0 hands out in their order: each is read by
- * one rank. Called by corpus_build.c. */
+/* Divides files of lines into ranges of bytes, which rank 0 hands out in order: one rank reads
+ * each. Called by corpus_build.c. */
 #include "corpus_build_priv.h"
 
 #include "base/files/fs.h"

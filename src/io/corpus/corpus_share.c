@@ -22,8 +22,8 @@ void bp_batch_clear(bp_batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-/* Append an empty record, with `words` of 4 bytes after its texts; its head is filled in,
- * the caller writes what follows. */
+/* Append an empty record, with `words` of 4 bytes after its texts; fills in its head; the caller
+ * writes the rest. */
 static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes, int64_t words)
 {
     size_t bytes =
@@ -44,7 +44,7 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     return record;
 }
 
-/* A word that the tokenizer makes nothing of carries its tag all the same. */
+/* A word without tokens keeps its tag. */
 static bp_err add_unknown(bp_share *share, const bp_piece *piece)
 {
     if (share->unknown_id < 0)
@@ -58,7 +58,7 @@ static bp_err add_unknown(bp_share *share, const bp_piece *piece)
     return BP_OK;
 }
 
-/* Texts, sentences and words one by one. A sentence without a token is not one. */
+/* Encodes texts, sentences and words one by one. Omits sentences without a token. */
 static bp_err encode(bp_share *share, const bp_piece *piece)
 {
     bool asks = piece->spans != NULL;
@@ -223,7 +223,7 @@ static void add_left_out(bp_batch *batch, const bp_piece *piece)
     record->last = piece->last ? 1 : 0;
 }
 
-/* A piece, or a document that is left out: bad ones may be. */
+/* A piece, or a skipped bad document. */
 static bp_err add_any(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
     bp_err err;

@@ -1,5 +1,4 @@
-/* What is said where text, or a folder, is given instead of a corpus: the command that makes one.
- */
+/* Messages for text, or a folder, given instead of a corpus: the command that makes one. */
 #include "io/corpus/corpus_text.h"
 
 #include "base/files/fs.h"
@@ -27,8 +26,8 @@ static bool begins_with(const unsigned char *bytes, ssize_t count, const char *m
     return count >= (ssize_t)strlen(magic) && memcmp(bytes, magic, strlen(magic)) == 0;
 }
 
-/* Bytes of UTF-8 or Latin letters and white space: no control characters. Binary files, a corpus of
- * ours among them, have zero bytes at their beginning. */
+/* Bytes of UTF-8 or Latin letters and white space: no control characters. Binary files, including
+ * our corpora, have zero bytes near their start. */
 static bool is_text(const unsigned char *bytes, ssize_t count)
 {
     for (ssize_t k = 0; k < count; k++)
@@ -71,7 +70,7 @@ bp_err bp_corpus_refuse_text(int fd, const char *path)
                    (int)stem_bytes(path), path, path);
 }
 
-/* The first name with one of these suffixes; NULL: there is none. */
+/* The first name with one of these suffixes; NULL if there is none. */
 static const char *find_suffix(char **names, int64_t count, const char *const *suffixes)
 {
     for (; *suffixes; suffixes++)

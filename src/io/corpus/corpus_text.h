@@ -1,13 +1,13 @@
-/* Text where a corpus is wanted: said as such, with the tool that makes a corpus of it. */
+/* Messages for text in place of a corpus, with the tool that converts it. */
 #ifndef BP_IO_CORPUS_CORPUS_TEXT_H
 #define BP_IO_CORPUS_CORPUS_TEXT_H
 
 #include "base/err.h"
 
 /** Errors: BP_ERR_FORMAT `path`, open as `fd`, holds text (or compressed text), with a command that
- * makes a corpus of it. What is neither is left to who reads corpora. */
+ * makes a corpus of it. Other files are BP_OK, for the corpus reader to check. */
 bp_err bp_corpus_refuse_text(int fd, const char *path);
-/** Errors: BP_ERR_INPUT `path` is a folder, with what of it to name. */
+/** Errors: BP_ERR_INPUT `path` is a folder, with the file to name instead. */
 bp_err bp_corpus_refuse_folder(const char *path);
 
 #endif

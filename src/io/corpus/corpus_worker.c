@@ -1,5 +1,5 @@
-/* What ranks other than 0 do when a corpus is built: encode their share, compress what rank 0
- * sends. */
+/* The work of ranks other than 0 when building a corpus: encode their share, compress rank 0's
+ * chunks. */
 #include "corpus_build_priv.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define SOME_BYTES ((size_t)64 << 10) /* of records, between looks for messages */
+#define SOME_BYTES ((size_t)64 << 10) /* of records, between polls for messages */
 
 typedef struct sent_batch { /* until rank 0 says that it is used up */
     bp_batch batch;
@@ -22,11 +22,11 @@ typedef struct worker {
     sent_batch sent[BP_BATCHES_AHEAD];
     int64_t sent_count, used_count;
     int ahead;       /* bp_batches_ahead */
-    char *chunk;     /* as it comes: number and tokens */
-    char *packed[2]; /* two, so that one is on its way while the next is made */
+    char *chunk;     /* as received: number and tokens */
+    char *packed[2]; /* two, so that one is sent while the next is made */
     MPI_Request packed_sent[2];
     int64_t packed_count;
-    bp_text_range ranges[BP_BATCHES_AHEAD]; /* handed out and not begun */
+    bp_text_range ranges[BP_BATCHES_AHEAD]; /* assigned and not begun */
     int64_t range_count, ranges_begun;
     bool stop;
 } worker;
@@ -63,7 +63,7 @@ static void send_batch(worker *w)
     bp_send_start(&s->transfer, s->batch.data, s->bytes, 0, BP_TAG_RECORDS, w->comm);
 }
 
-/* The oldest batch has reached rank 0: its memory is free for another. */
+/* Waits until the oldest batch has reached rank 0, which frees its memory. */
 static void batch_is_used(worker *w)
 {
     sent_batch *s = &w->sent[w->used_count++ % w->ahead];
@@ -75,7 +75,7 @@ static void batch_is_used(worker *w)
 
 /* ---- messages from rank 0 ---- */
 
-/* Take in what rank 0 has sent; with `wait`, at least one message. */
+/* Receives rank 0's messages; with `wait`, at least one message. */
 static void listen(worker *w, bool wait)
 {
     MPI_Status status;
@@ -103,14 +103,14 @@ static void listen(worker *w, bool wait)
     }
 }
 
-/* There is something to encode, and rank 0 has used up enough of what was sent. */
+/* Is there something to encode, and has rank 0 used up enough batches? */
 static bool may_encode(const worker *w, const bp_share *share, bool has_ranges)
 {
     return !share->ended && w->sent_count - w->used_count < w->ahead &&
            (!has_ranges || share->in_range || w->ranges_begun < w->range_count);
 }
 
-/* Pieces until there are many bytes of records: a look for messages may give up the core. */
+/* Pieces until there are many bytes of records: polling for messages may yield the core. */
 static void encode_some(worker *w, bp_share *share, bool has_ranges)
 {
     bp_batch *batch = &w->sent[w->sent_count % w->ahead].batch;

@@ -1,4 +1,4 @@
-/* The corpus writer takes in tokens and documents; corpus_commit.c makes the file of them. */
+/* The corpus writer collects tokens and documents; corpus_commit.c makes the file from them. */
 #include "corpus_writer_priv.h"
 
 #include "base/files/fs.h"
@@ -119,8 +119,8 @@ static hid_t create_tokens(hid_t file, size_t token_bytes)
     return dataset;
 }
 
-/* The temporary file is made by open(2) first: its errno says exactly what is wrong with the
- * place, and the lock on it that others don't take it for what a killed run left. */
+/* The temporary file is made by open(2) first: its errno tells the exact fault, and its lock shows
+ * other processes that it is no leftover of a killed run. */
 static bp_err create_file(bp_corpus_writer *writer)
 {
     bp_err err;
@@ -189,7 +189,7 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
         return;
     bp_h5_drop(&writer->h5); /* and /tokens with it */
     if (!writer->committed && writer->temporary)
-        (void)unlink(writer->temporary); /* what is left of a failure: there may be none */
+        (void)unlink(writer->temporary); /* the remains of a failure, if any */
     if (writer->lock >= 0)
         (void)close(writer->lock); /* nothing was written through it */
     for (int k = 0; k < writer->spec.label_count; k++) {
@@ -228,7 +228,7 @@ void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *exte
     writer->extents[writer->extent_count++] = *extent;
 }
 
-/* The chunk that was filled (the last one with zeros after) goes to be compressed. */
+/* Sends the filled chunk (the last one padded with zeros) to be compressed. */
 static bp_err hand_out(bp_corpus_writer *writer)
 {
     size_t filled = (size_t)writer->raw_tokens * writer->token_bytes;
@@ -247,8 +247,7 @@ static bp_err hand_out(bp_corpus_writer *writer)
 
 bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_packed *packed)
 {
-    const bp_extent extent = {0, packed->bytes,
-                              packed->xxh3}; /* its place is asked for at the end */
+    const bp_extent extent = {0, packed->bytes, packed->xxh3}; /* its place is queried at the end */
     hsize_t first = (hsize_t)number * BP_CORPUS_CHUNK_TOKENS;
     hsize_t end = first + BP_CORPUS_CHUNK_TOKENS;
     bp_err err = bp_h5_sound(writer->h5);
@@ -269,7 +268,7 @@ bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_p
     return err;
 }
 
-/* ids to the width of the file, up to the end of the chunk; the number of those that fit the
+/* Converts ids to the file's width, up to the end of the chunk; returns the number that fit the
  * vocabulary. */
 static int64_t fill(bp_corpus_writer *writer, const uint32_t *ids, int64_t count)
 {
@@ -313,7 +312,7 @@ static bp_err add_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t 
     return err;
 }
 
-/* A document that begins gets its first token. */
+/* Adds the first token of a new document. */
 static bp_err begin_document(bp_corpus_writer *writer)
 {
     const bp_corpus_spec *spec = &writer->spec;
@@ -419,7 +418,7 @@ static bp_err add_text(bp_corpus_writer *writer, const char *text, uint64_t *at)
     return bp_spill_add(writer->span_texts, text, bytes);
 }
 
-/* Questions one after another share their context. */
+/* Consecutive questions share their context. */
 static bp_err add_span(bp_corpus_writer *writer, const bp_corpus_row *row)
 {
     uint64_t numbers[BP_CORPUS_SPAN] = {(uint64_t)row->answer[0], (uint64_t)row->answer[1]};

@@ -8,9 +8,9 @@
  *     err = bp_corpus_writer_commit(writer);
  *     bp_corpus_writer_free(&writer);
  *
- * The same calls give the same bytes. The file appears under its name at the commit, whole and
- * fsynced; without one nothing is left behind, and what a killed process left of an output goes
- * when it is written anew. Chunks may be compressed elsewhere (spec.pack). Local: no MPI.
+ * The same calls give the same bytes. The commit puts the file in place, whole and fsynced.
+ * Without a commit nothing remains; the leftovers of a killed process are removed when the output
+ * is written again. Chunks may be compressed elsewhere (spec.pack). Local: no MPI.
  */
 #ifndef BP_IO_CORPUS_CORPUS_WRITER_H
 #define BP_IO_CORPUS_CORPUS_WRITER_H
@@ -29,8 +29,7 @@
 
 typedef struct bp_corpus_writer bp_corpus_writer;
 
-/** A dataset /source/NAME of text: what the corpus was made of. Nothing of the time, the machine or
- * the ranks. */
+/** A dataset /source/NAME of text: the origin of the corpus, without time, machine or ranks. */
 typedef struct bp_corpus_source {
     const char *name;
     const char *const *values;
@@ -45,38 +44,37 @@ typedef struct bp_corpus_spec {
                                    writer adds, unless ends_as_given */
     bool ends_as_given;         /* no end-of-document token is added: documents end as they are */
     const char *tokenizer_hash; /* 64 hexadecimal digits; "": not known */
-    const char *tokenizer;      /* text of tokenizer.json, kept as /source/tokenizer; NULL: none */
-    const char *const *labels;  /* names of the label columns [label_count] ... */
-    const char *const *values;  /* ... and of those of numbers [value_count] */
+    const char *tokenizer;     /* text of tokenizer.json, kept as /source/tokenizer; NULL if none */
+    const char *const *labels; /* names of the label columns [label_count] ... */
+    const char *const *values; /* ... and of those of numbers [value_count] */
     int label_count, value_count;
     bool has_segments; /* bp_corpus_writer_segment is called */
     bool has_tags;     /* bp_corpus_writer_tag is called */
     bool has_spans;    /* rows have answers */
     bool has_ids;
-    bool without_bytes, without_words, without_words_split; /* of the original text: not known */
+    bool without_bytes, without_words, without_words_split; /* the original text is not known */
     const bp_corpus_source *sources;
     int source_count;
-    /* Compress chunk `number` elsewhere: `raw` (bp_corpus_chunk_bytes) is borrowed for the
-     * call; the result is handed to bp_corpus_writer_put, in ascending order. NULL: the writer
-     * compresses. */
+    /* Compress chunk `number` elsewhere: `raw` (bp_corpus_chunk_bytes) is borrowed for the call;
+     * pass the result to bp_corpus_writer_put, in ascending order. NULL: the writer compresses. */
     bp_err (*pack)(void *context, int64_t number, const void *raw);
     void *context;
 } bp_corpus_spec;
 
 /** Errors: BP_ERR_CREATE no such folder, or `path` is not a regular file; BP_ERR_DENIED; BP_ERR_IO;
- * BP_ERR_USAGE a label name that HDF5 can't hold, or twice. What the spec points at is borrowed
- * until bp_corpus_writer_free. */
+ * BP_ERR_USAGE a label name that HDF5 can't hold, or a duplicate. What the spec points at is
+ * borrowed until bp_corpus_writer_free. */
 bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_corpus_spec *spec);
-/** Without a commit before it, removes all traces. NULL is accepted. */
+/** Without an earlier commit, removes all files. NULL is accepted. */
 void bp_corpus_writer_free(bp_corpus_writer **writer);
 
 /** Append ids to the document that is open. Errors: BP_ERR_FORMAT an id beyond vocab_size;
  * BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t count);
 
-/** A segment of the open document (a text of a task, a sentence) begins with the next token. In a
- * document without such a call before its first token, the first segment begins with the document.
- * Errors: as above. */
+/** Begin a segment of the open document (a text of a task, a sentence) with the next token. Without
+ * such a call before its first token, a document's first segment begins with the document. Errors:
+ * as above. */
 bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
 
 /** Numbers of a document in /spans: the answer's first token and the one after its last, counted
@@ -85,34 +83,33 @@ bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
 enum { BP_SPAN_FIRST, BP_SPAN_END, BP_SPAN_CONTEXT, BP_SPAN_ANSWERS };
 
 #define BP_CORPUS_TAG_NAMES 4096
-#define BP_CORPUS_NO_TAG    UINT32_MAX /* of a token that carries none */
+#define BP_CORPUS_NO_TAG    UINT32_MAX /* of a token without a tag */
 
-/** The next token, which must come, carries this tag. Errors: BP_ERR_FORMAT more than
+/** Give the next token, which must follow, this tag. Errors: BP_ERR_FORMAT more than
  * BP_CORPUS_TAG_NAMES of them; BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err bp_corpus_writer_tag(bp_corpus_writer *writer, const char *tag);
 
 typedef struct bp_corpus_row {
     int64_t bytes, words, words_split; /* of the original text */
-    const char *id;                    /* where spec.has_ids */
+    const char *id;                    /* if spec.has_ids */
     const char *const *labels;         /* values [label_count] */
     const float *values;               /* finite [value_count] */
-    /* Where spec.has_spans: tokens [answer[0], answer[1]) of the document, 0 and 0 for none; its
+    /* If spec.has_spans: tokens [answer[0], answer[1]) of the document, 0 and 0 for none; its
      * context, and a JSON list of answers. */
     const int64_t *answer;
     const char *context, *answers;
 } bp_corpus_row;
 
-/** End the open document: the end-of-document token (where there is one, and not ends_as_given)
- * and its row.
- *  Errors: BP_ERR_FORMAT an id or a label value too long, too many values; BP_ERR_IO,
+/** End the open document: the end-of-document token (if there is one, and not ends_as_given) and
+ * its row. Errors: BP_ERR_FORMAT an id or a label value too long, too many values; BP_ERR_IO,
  * BP_ERR_SYSTEM. */
 bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row);
 
-/** Hand over the last chunk to be compressed; no more tokens or documents after it. Only needed
- * with spec.pack; the commit calls it otherwise. */
+/** Send the last chunk to be compressed; no more tokens or documents afterwards. Only needed with
+ * spec.pack; otherwise the commit calls it. */
 bp_err bp_corpus_writer_finish(bp_corpus_writer *writer);
 
-/** Write the rest, seal the user block, fsync, rename. After it only bp_corpus_writer_free.
+/** Write the rest, seal the user block, fsync, rename. Afterwards call only bp_corpus_writer_free.
  *  Errors: BP_ERR_IO disk full; BP_ERR_FORMAT no document, or a label that no document has. */
 bp_err bp_corpus_writer_commit(bp_corpus_writer *writer);
 
@@ -137,7 +134,7 @@ void bp_packer_free(bp_packer **packer);
 /** One zstd frame of a chunk: a function only of its bytes. */
 bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out);
 
-/** Take in chunk `number`. Errors: BP_ERR_IO. */
+/** Add packed chunk `number`. Errors: BP_ERR_IO. */
 bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_packed *packed);
 
 #endif

@@ -1,5 +1,5 @@
-/* Inside the corpus writer: corpus_writer.c takes tokens and documents in, corpus_commit.c makes
- * the file of them. */
+/* Inside the corpus writer: corpus_writer.c collects tokens and documents, corpus_commit.c makes
+ * the file from them. */
 #ifndef BP_IO_CORPUS_CORPUS_WRITER_PRIV_H
 #define BP_IO_CORPUS_CORPUS_WRITER_PRIV_H
 
@@ -11,12 +11,12 @@
 
 typedef struct label_column {
     bp_dictionary values;
-    bp_spill *codes; /* uint32 a document */
+    bp_spill *codes; /* uint32 per document */
     bool seen;       /* a value that is not "" */
 } label_column;
 
-/* What is kept of each document, a uint64: the first token of its text, the counts of a row, its
- * first segment. */
+/* Data of each document, a uint64 each: the first token of its text, the counts of a row, its first
+ * segment. */
 enum { SPILL_STARTS, SPILL_BYTES, SPILL_WORDS, SPILL_WORDS_SPLIT, SPILL_DOC_SEGMENTS, SPILLS };
 
 struct bp_corpus_writer {
@@ -30,35 +30,36 @@ struct bp_corpus_writer {
     uint32_t last_id;     /* of the tokens so far */
     int64_t open_ends;    /* documents without the end-of-document token */
     label_column *labels; /* [spec.label_count] */
-    bp_spill **values;    /* [spec.value_count]: float32 a document */
+    bp_spill **values;    /* [spec.value_count]: float32 per document */
     bp_dictionary tag_names;
-    bp_spill *tags; /* uint32 a token, of the first tag_count */
+    bp_spill *tags; /* uint32 per token, of the first tag_count */
     int64_t tag_count;
-    bp_spill *spans, *span_texts; /* BP_CORPUS_SPAN uint64 a document; texts */
+    bp_spill *spans, *span_texts; /* BP_CORPUS_SPAN uint64 per document; texts */
     int64_t span_bytes;           /* of the texts so far */
-    char *context;                /* the last one, and where it is in them */
+    char *context;                /* the last context, and its place in them */
     int64_t context_at;
-    bp_spill *segments;                       /* uint64 a segment: its first token */
-    int64_t segment_count, document_segments; /* of all documents, of those before the open one */
+    bp_spill *segments; /* uint64 per segment: its first token */
+    int64_t segment_count,
+        document_segments; /* of all documents, and of those before the open one */
 
     size_t token_bytes;
     void *raw;          /* the chunk being filled */
     int64_t raw_tokens; /* in it */
     int64_t token_count, document_start, document_count;
-    int64_t chunks_out, chunks_in; /* handed to be packed; written */
-    bp_packer *packer;             /* where spec.pack is NULL */
+    int64_t chunks_out, chunks_in; /* chunks sent to be packed, and written */
+    bp_packer *packer;             /* if spec.pack is NULL */
 
     bp_spill *spills[SPILLS];
-    bp_spill *ids; /* uint16 length and the bytes, a document */
+    bp_spill *ids; /* uint16 length and the bytes, per document */
     size_t id_width;
 
     bp_extent *extents; /* [extent_count]: hashes of the chunks, then rows of the columns */
     int64_t extent_count, extent_capacity;
 };
 
-/** Tags of all tokens before `end`: those without a tag get none. */
+/** Tags of all tokens before `end`: those without a tag get BP_CORPUS_NO_TAG. */
 bp_err bp_corpus_writer_pad_tags(bp_corpus_writer *writer, int64_t end);
-/** A row at the end of the table. */
+/** Append a row to the table. */
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);
 
 #endif

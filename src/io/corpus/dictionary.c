@@ -1,4 +1,4 @@
-/* Texts numbered as they come: label values and tags of a corpus that is written. */
+/* Texts numbered in order of appearance: label values and tags of a corpus that is written. */
 #include "dictionary.h"
 
 #include "base/files/hash.h"

@@ -1,4 +1,4 @@
-/* A dictionary: texts numbered in the order in which they first come. Local: no MPI. */
+/* A dictionary: texts numbered in the order of their first appearance. Local: no MPI. */
 #ifndef BP_IO_CORPUS_DICTIONARY_H
 #define BP_IO_CORPUS_DICTIONARY_H
 
@@ -11,7 +11,7 @@ typedef struct bp_dictionary { /* {0} is an empty one */
     int64_t slot_count;
 } bp_dictionary;
 
-/** The number of `text`, which is added if it is new. */
+/** The number of `text`; adds it if it is new. */
 int64_t bp_dictionary_code(bp_dictionary *dictionary, const char *text);
 void bp_dictionary_clear(bp_dictionary *dictionary);
 

@@ -1,4 +1,4 @@
-/* Lists of documents: a line an id. */
+/* Lists of documents: one id per line. */
 #include "document_list.h"
 
 #include "base/files/hash.h"

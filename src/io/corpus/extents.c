@@ -1,4 +1,4 @@
-/* Stretches of a file and their hashes: /checksums, for writer, reader and verify. */
+/* Ranges of a file and their hashes: /checksums, for writer, reader and verify. */
 #include "extents.h"
 
 #include "base/files/fs.h"

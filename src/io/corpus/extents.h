@@ -1,6 +1,6 @@
-/* Extents: the table /checksums of a corpus file. Every row is a stretch of the file with its hash;
- * what no row covers is hashed as one, and that hash is in the user block. So all can be
- * checked piece by piece as it is read, and HDF5's own structures before HDF5 sees them. */
+/* Extents: the table /checksums of a corpus file. Every row is a range of the file with its hash;
+ * everything that no row covers has one hash, in the user block. So data can be checked piece by
+ * piece as it is read, and HDF5's own structures before HDF5 reads them. */
 #ifndef BP_IO_CORPUS_EXTENTS_H
 #define BP_IO_CORPUS_EXTENTS_H
 
@@ -27,7 +27,7 @@ void bp_extents_clear(bp_extents *extents);
 /** Sort `order`. Errors: BP_ERR_FORMAT "damaged": rows that overlap or reach beyond the file. */
 bp_err bp_extents_sort(bp_extents *extents, int64_t file_bytes, const char *path);
 
-/** Read `count` rows that are at `offset` of the file, and sort. */
+/** Read `count` rows at `offset` of the file, and sort them. */
 bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t count,
                        int64_t file_bytes, const char *path);
 
@@ -40,8 +40,7 @@ bp_err bp_extents_outside(const bp_extents *extents, int fd, int64_t file_bytes,
 bp_err bp_extent_read(const bp_extent *extent, int fd, void *data, const char *what,
                       const char *path);
 
-/** data[bytes] = the file's bytes from `offset` on, which whole pieces cover, all of them checked.
- */
+/** data[bytes] = the file's bytes from `offset` on, which whole rows cover; checks all of them. */
 bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *data, int64_t bytes,
                        const char *what, const char *path);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WINDOW_BYTES ((size_t)1 << 16) /* that small reads of the file share */
+#define WINDOW_BYTES ((size_t)1 << 16) /* buffer shared by small reads of the file */
 
 struct bp_spill {
     char *folder;
@@ -18,7 +18,7 @@ struct bp_spill {
     size_t tail_bytes, capacity_bytes;
     int64_t file_bytes;
     int fd;       /* -1: none yet */
-    char *window; /* bytes of the file that were read last; NULL: none yet */
+    char *window; /* the last bytes read from the file; NULL: none yet */
     int64_t window_at;
     size_t window_bytes;
 };
@@ -38,7 +38,7 @@ void bp_spill_free(bp_spill **spill)
 {
     if (*spill) {
         if ((*spill)->fd >= 0)
-            (void)close((*spill)->fd); /* unlinked: nothing of it is wanted any more */
+            (void)close((*spill)->fd); /* unlinked: its contents are no longer needed */
         bp_free((*spill)->tail);
         bp_free((*spill)->window);
         bp_free((*spill)->folder);
@@ -47,8 +47,8 @@ void bp_spill_free(bp_spill **spill)
     *spill = NULL;
 }
 
-/* To a file: O_TMPFILE where the file system has it (most; not all networked ones), else a name
- * that is removed at once. */
+/* Moves to a file: O_TMPFILE if the file system supports it (most; not all networked ones), else a
+ * name that is unlinked at once. */
 static bp_err flush(bp_spill *spill)
 {
     bp_err err = BP_OK;
@@ -90,7 +90,7 @@ bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes)
     return err;
 }
 
-/* Bytes of the file; small ones, one after the other, from what was read of it at once. */
+/* Reads bytes of the file; small sequential reads come from the buffer. */
 static bp_err read_file(bp_spill *spill, int64_t offset, char *to, size_t bytes)
 {
     int64_t left = spill->file_bytes - offset;

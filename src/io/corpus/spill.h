@@ -1,5 +1,5 @@
 /* A spill: bytes added at the end and read back later, in memory while they are few, then in an
- * unlinked file. What grows with the number of documents goes through one. Local: no MPI. */
+ * unlinked file. For data that grows with the number of documents. Local: no MPI. */
 #ifndef BP_IO_CORPUS_SPILL_H
 #define BP_IO_CORPUS_SPILL_H
 
@@ -9,8 +9,7 @@
 
 typedef struct bp_spill bp_spill;
 
-/** `folder` is where its file is made once `memory_bytes` are exceeded: beside the output, where
- * there is space. Copied. */
+/** Its file is created in `folder`, beside the output, once `memory_bytes` are exceeded. Copied. */
 bp_spill *bp_spill_new(const char *folder, size_t memory_bytes);
 void bp_spill_free(bp_spill **spill);
 

@@ -18,14 +18,14 @@ typedef struct taking {
     const token_layout *layout;
     int64_t vocab_size, eod_id;
     bp_corpus_writer *writer;
-    uint32_t *ids;       /* [BLOCK_TOKENS], of the document at hand ... */
-    int64_t id_count;    /* ... that are not yet the writer's */
-    int64_t open_tokens; /* of the document at hand, those ids too */
+    uint32_t *ids;       /* [BLOCK_TOKENS], of the current document ... */
+    int64_t id_count;    /* ... that are not written yet */
+    int64_t open_tokens; /* of the current document, including those ids */
     bool leads;          /* the end-of-document token precedes documents */
     bool begun;          /* a token was read */
-    const char *base;    /* of the file at hand, without its folder, and the documents that began */
+    const char *base;    /* of the current file, without its folder, and the documents that began */
     int64_t numbers;     /* in it */
-    char *id;            /* of the document at hand */
+    char *id;            /* of the current document */
     int64_t documents;
     const char **names; /* of the files [path_count] */
     bp_corpus_source sources[3];
@@ -89,7 +89,7 @@ static bp_err next_id(taking *t, token_file *file, uint32_t *id)
     return err;
 }
 
-/* Documents as the index has them. */
+/* Documents by the index. */
 static bp_err take_indexed(taking *t, token_file *file)
 {
     bp_err err = BP_OK;
@@ -113,7 +113,7 @@ static bp_err take_indexed(taking *t, token_file *file)
     return err;
 }
 
-/* Documents end with the token, in whatever file; without one each file is a document. */
+/* Documents end with the token, across files; without such a token each file is a document. */
 static bp_err take_stream(taking *t, token_file *file)
 {
     bp_err err = BP_OK;
@@ -141,7 +141,7 @@ static bp_err take_stream(taking *t, token_file *file)
     return err == BP_OK && t->eod_id < 0 && t->open_tokens > 0 ? end_document(t) : err;
 }
 
-/* The one that no token ended. */
+/* The last document, if no token ended it. */
 static bp_err end_last(taking *t)
 {
     bp_err err = BP_OK;

@@ -1,4 +1,4 @@
-/* Layouts of other programs' token files, after the code that writes them: Megatron-LM
+/* Layouts of other programs' token files, according to the code that writes them: Megatron-LM
  * (megatron/core/datasets/indexed_dataset.py), llm.c (dev/data/data_common.py), nanoGPT
  * (data/openwebtext/prepare.py), datatrove (src/datatrove/pipeline/tokens/tokenizer.py). */
 #include "token_files_priv.h"
@@ -55,7 +55,7 @@ int64_t token_column_byte(const token_column *column)
     return column->offset + (column->at - 1) * column->width;
 }
 
-/* ---- what layouts share ---- */
+/* ---- shared by layouts ---- */
 
 #define OTHER_LAYOUT "choose the --format of the program that wrote it"
 
@@ -93,7 +93,7 @@ static bool ends_with(const char *text, const char *suffix)
 
 #define MEGATRON_HEAD 34 /* magic 9, version 8, type 1, sequences 8, ends of documents 8 */
 
-/* The types of its enumeration DType that hold ids. */
+/* The values of its enumeration DType for ids. */
 static bp_err megatron_type(token_file *file, int code)
 {
     static const struct {
@@ -259,7 +259,7 @@ static bp_err llmc_open(token_file *file, const char *given, const bp_token_file
     if (count < 0 || size != LLMC_HEAD + count * kinds[kind].width)
         return fail_truncated(given, "its count of tokens", LLMC_HEAD + count * kinds[kind].width,
                               size);
-    if (kind == 0 && files->vocab_size == 0) { /* GPT-2's, as the magic number says */
+    if (kind == 0 && files->vocab_size == 0) { /* GPT-2's, by the magic number */
         file->vocab_size = 50257;
         file->eod_id = files->eod_id < 0 ? 50256 : files->eod_id;
     }
@@ -312,8 +312,8 @@ static bp_err nanogpt_open(token_file *file, const char *given, const bp_token_f
 
 /* ---- datatrove: NAME.ds, NAME.ds.index, perhaps NAME.ds.metadata ---- */
 
-/* Metadata: "TOKENIZER|BYTES OF A TOKEN", of older versions "TOKENIZER"; the tokens; the same for
- * people. */
+/* Metadata: "TOKENIZER|BYTES OF A TOKEN", in older versions "TOKENIZER"; the number of tokens; the
+ * same in readable form. */
 static bp_err datatrove_metadata(token_file *file, int *width, int64_t *count)
 {
     char *path = token_layout_path(file->layout, file->path, 2), *text = NULL, *end, *line;

@@ -51,7 +51,7 @@ json_t *gguf_short_real(double value)
 
 /* ---- the width that scales scores ---- */
 
-/* llama.cpp's: that of a head, but in the largest models that of the model over the heads. */
+/* llama.cpp's: the head width, or in the largest models the model's width over the heads. */
 static json_int_t score_width(const json_t *config, const bp_gguf_family *family)
 {
     json_int_t heads = json_integer_value(json_object_get(config, "num_attention_heads"));
@@ -62,9 +62,9 @@ static json_int_t score_width(const json_t *config, const bp_gguf_family *family
     return json_integer_value(json_object_get(config, "head_dim"));
 }
 
-/* ---- which layers differ ---- */
+/* ---- layers that differ ---- */
 
-/* The least n for which each n-th layer differs from the rest; 0: no n says it. */
+/* The least n for which each n-th layer differs from the rest; 0 if there is no such n. */
 static int64_t period_of(const json_t *list, const bp_gguf_family *family)
 {
     json_t *rest = json_loads(family->rest, JSON_DECODE_ANY, NULL);

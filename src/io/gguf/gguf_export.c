@@ -1,4 +1,4 @@
-/* Writing a model's tensors and sizes as GGUF files have them. */
+/* Writing a model's tensors and sizes as a GGUF file. */
 #include "io/gguf/gguf_export.h"
 
 #include "base/files/fs.h"
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A tensor of the folder, and what becomes of it. */
+/* A tensor of the folder, and its conversion. */
 typedef struct mine {
     bp_gguf_change change;
-    bool left; /* it has no place */
+    bool left; /* has no counterpart */
     int64_t rows, row, heads;
 } mine;
 
@@ -159,7 +159,7 @@ static bp_err put_tensor(export *self, int64_t k, const bp_safetensor *theirs, c
     return BP_OK;
 }
 
-/* Those of rotary positions, which no folder has, follow. */
+/* Followed by those of rotary positions, which folders do not have. */
 static void put_rotary_tensors(export *self)
 {
     for (int k = 0; k < GGUF_ROTARY_TENSORS; k++) {
@@ -202,7 +202,7 @@ static bp_err begin(void *context, const json_t *config, const bp_safetensor *te
                : err;
 }
 
-/* The values as files have them, in `out`. */
+/* The values in the file's form, in `out`. */
 static void change(float *out, const float *values, const mine *it)
 {
     int64_t D = it->heads > 0 ? it->rows / it->heads : it->rows;

@@ -1,4 +1,4 @@
-/* The architectures of GGUF files that are read and written. */
+/* The supported architectures of GGUF files. */
 #include "io/gguf/gguf_family.h"
 
 #include <stddef.h>
@@ -43,7 +43,7 @@
     {                                                                                              \
         LAYER "attn_k_norm", DECODER "self_attn.k_norm", change                                    \
     }
-/* All but norms of layers and the head. */
+/* Everything except norms of layers and the head. */
 #define PRODUCTS(queries, keys, norms)                                                             \
     {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm", norms},                    \
         {LAYER "attn_q", DECODER "self_attn.q_proj", queries},                                     \
@@ -65,7 +65,7 @@
     {                                                                                              \
         LAYER "post_ffw_norm", DECODER "post_feedforward_layernorm", change                        \
     }
-/* Norms are kept as 1 + weight. */
+/* Norms are stored as 1 + weight. */
 #define GEMMA_ROWS                                                                                 \
     PRODUCTS(BP_GGUF_SAME, BP_GGUF_SAME, BP_GGUF_ONE_MORE), NORMS_AFTER(BP_GGUF_ONE_MORE),         \
         {LAYER "attn_norm", DECODER "input_layernorm", BP_GGUF_ONE_MORE},                          \
@@ -73,7 +73,7 @@
         LAYER "ffn_norm", DECODER "pre_feedforward_layernorm", BP_GGUF_ONE_MORE                    \
     }
 
-/* Keys that change no number, and those that have to say one thing. */
+/* Keys without effect on results, and keys with a required value. */
 static const char *const ROTARY_ONLY[] = {"expert_count=0",
                                           "expert_used_count=0",
                                           "rope.scaling.finetuned",

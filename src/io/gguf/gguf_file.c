@@ -12,12 +12,12 @@
 #define WINDOW_BYTES    65536
 #define MAX_NAME        4096
 #define MAX_STRING      ((uint64_t)1 << 24)
-#define MAX_VALUES      ((uint64_t)1 << 23) /* of all keys: three for each token, and merges */
+#define MAX_VALUES      ((uint64_t)1 << 23) /* in all keys: three for each token, and merges */
 #define MAX_KEYS        65536
 #define MAX_TENSORS     100000
 #define MAX_DEPTH       4
 #define MAX_ALIGNMENT   65536
-#define LEAST_OF_TENSOR 28 /* bytes in the list, of one without a name */
+#define LEAST_OF_TENSOR 28 /* bytes in the list of a tensor without a name */
 #define LEAST_OF_KEY    13
 #define REMEDY          "get the file again, or give the folder with safetensors it was made from"
 
@@ -25,7 +25,7 @@ enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALU
 
 static const int64_t VALUE_BYTES[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
 
-/* Types of tensors that other programs have: named where they are refused. */
+/* Tensor types of other programs, named in error messages. */
 static const struct {
     uint32_t type;
     const char *name;
@@ -34,11 +34,11 @@ static const struct {
                    {15, "Q8_K"}, {20, "IQ4_NL"}, {23, "IQ4_XS"}, {24, "I8"},    {25, "I16"},
                    {26, "I32"},  {27, "I64"},    {28, "F64"},    {34, "TQ1_0"}, {39, "MXFP4"}};
 
-/* The part of the file that is read in order. */
+/* The part of the file that is read sequentially. */
 typedef struct cursor {
     const bp_gguf *file;
     int64_t at;      /* the next byte */
-    uint64_t values; /* of all keys until now */
+    uint64_t values; /* in all keys so far */
     int64_t from, held;
     unsigned char window[WINDOW_BYTES];
 } cursor;
@@ -323,7 +323,7 @@ static bp_err take_tensor(cursor *c, bp_gguf *file, int64_t alignment)
         return err;
     tensor->type = (bp_gguf_type)type;
     tensor->bytes = bp_gguf_bytes(tensor->type, tensor->count);
-    tensor->place = (int64_t)offset; /* in the data, until that is found */
+    tensor->place = (int64_t)offset; /* in the data, until the data's place is known */
     return offset > (uint64_t)file->bytes || offset % (uint64_t)alignment != 0 ||
                    tensor->bytes > file->bytes - (int64_t)offset
                ? refuse(c, "a tensor ends beyond the file, or is not aligned, before the one")
@@ -356,7 +356,7 @@ static int64_t aligned(int64_t place, int64_t alignment)
     return (place + alignment - 1) / alignment * alignment;
 }
 
-/* Side by side, except for what alignment asks for. */
+/* Adjacent, except for alignment. */
 static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
 {
     int64_t end = 0;
@@ -386,7 +386,7 @@ static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
     return BP_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static bp_err take_head(cursor *c, uint64_t *tensors, uint64_t *keys)
 {

@@ -86,7 +86,7 @@ static bool is_size(const bp_gguf_family *family, const char *key)
            (family->rotary && gguf_is_rotary_key(key));
 }
 
-/* A key of the architecture that has no size: it must be known, and say what is computed here. */
+/* A key of the architecture without a size: it must be known, with a supported value. */
 static bp_err check_key(const bp_gguf *file, const bp_gguf_family *family, const char *key,
                         const json_t *value)
 {

@@ -1,15 +1,14 @@
-/* A GGUF file as the Hugging Face folder that its model would be: what import reads. */
+/* A GGUF file in the form of a Hugging Face folder, for import. */
 #ifndef BP_IO_GGUF_GGUF_MODEL_H
 #define BP_IO_GGUF_GGUF_MODEL_H
 
 #include "io/gguf/gguf.h"
 #include "io/huggingface/hf_model.h"
 
-/** Open the model of a GGUF file as bp_hf_open does a folder's. `file` must outlive it.
+/** Open the model of a GGUF file, like bp_hf_open for a folder. `file` must outlive it.
  *
  * Owns:   *out is the caller's, bp_hf_close(); NULL on failure.
- * Errors: those of bp_hf_open; BP_ERR_FORMAT another architecture, a key or tensor of it that this
- *         program does not know. */
+ * Errors: those of bp_hf_open; BP_ERR_FORMAT another architecture, an unknown key or tensor. */
 bp_err bp_gguf_model_open(bp_hf_model **out, const bp_gguf *file, const bp_hf_table *const *tables);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Does `name` have the pattern before its end ".weight" or ".bias"? The layer's digits, and that
- * end. */
+/* Does `name` match the pattern before ".weight" or ".bias"? Returns the layer's digits, and that
+ * suffix. */
 static bool matches(const char *pattern, const char *name, const char **digits, int *count,
                     const char **end)
 {
@@ -29,7 +29,7 @@ static bool matches(const char *pattern, const char *name, const char **digits, 
     return strcmp(*end, ".weight") == 0 || strcmp(*end, ".bias") == 0;
 }
 
-/* From the one side to the other. */
+/* Converts a name to the other side's. */
 static const bp_gguf_row *translate(char out[GGUF_NAME_BYTES], const bp_gguf_family *family,
                                     const char *name, bool back)
 {

@@ -1,5 +1,5 @@
-/* How texts are cut before BPE, by the names that llama.cpp has for it. Called by
- * gguf_tokenizer.c and gguf_tokenizer_keys.c. */
+/* Splitting of texts before BPE, by llama.cpp's names. Called by gguf_tokenizer.c and
+ * gguf_tokenizer_keys.c. */
 #include "io/gguf/gguf_pattern_priv.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* If several mean the same, a file gets the first name. */
+/* If several names mean the same, files get the first one. */
 static const gguf_pattern PATTERNS[] = {
     {.name = "gpt-2|gpt2|olmo|phi-2|mpt|exaone4"},
     {.name = "llama-bpe|llama3|llama-v3|falcon3", .regex = LLAMA("\\p{N}{1,3}"), .whole_first = 1},
@@ -50,7 +50,7 @@ json_t *gguf_pattern_steps(const gguf_pattern *pattern)
     return json_pack("{s:s, s:[o, o]}", "type", "Sequence", "pretokenizers", first, bytes);
 }
 
-/* Members that say nothing about ids. */
+/* Members that do not affect ids. */
 static json_t *plain_copy(const json_t *steps)
 {
     json_t *copy = json_deep_copy(steps), *list = json_object_get(copy, "pretokenizers"), *one;

@@ -1,5 +1,5 @@
-/* Rotary positions in GGUF files: what share of a head they turn, and how they are scaled. llama3's
- * and longrope's scalings are there tensors of factors, by which frequencies are divided. */
+/* Rotary positions in GGUF files: the rotated share of a head, and scaling. GGUF files have
+ * llama3's and longrope's scalings as tensors of factors that divide frequencies. */
 #include "io/gguf/gguf_rotary_priv.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #define LLAMA3_LOW     1.0
 #define LLAMA3_HIGH    4.0
-#define LLAMA3_CONTEXT 8192 /* of the published models, which files do not say */
+#define LLAMA3_CONTEXT 8192 /* of the published models; not in files */
 #define PI             3.14159265358979323846
 
 static const char *const FACTORS[GGUF_ROTARY_TENSORS] = {"rope_freqs.weight",
@@ -41,7 +41,7 @@ static double number_of(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* By what llama3's scaling divides the frequency of pair i. */
+/* The divisor of pair i's frequency in llama3's scaling. */
 static double llama3_factor(const gguf_llama3 *of, int64_t i)
 {
     double turns = pow(of->theta, -2.0 * (double)i / (double)of->rotated) * of->original / (2 * PI),
@@ -61,7 +61,7 @@ static bp_err refuse(const bp_gguf *file, const char *scaling, const char *why)
                    scaling, why, file->path);
 }
 
-/* factors[rotated / 2] of a tensor, if it is there. */
+/* factors[rotated / 2] of a tensor, if present. */
 static bp_err read_factors(const bp_gguf *file, const char *name, int64_t rotated, bool *there,
                            float factors[GGUF_ROTARY_PAIRS])
 {
@@ -93,7 +93,7 @@ static json_t *list_of(const float *factors, int64_t count)
     return list;
 }
 
-/* Are the factors llama3's? Else they are longrope's of texts of all lengths. */
+/* Are the factors llama3's? Else they are longrope's, for texts of all lengths. */
 static json_t *scaling_of_factors(const json_t *config, const float *factors, int64_t rotated,
                                   double original)
 {
@@ -117,7 +117,7 @@ static json_t *scaling_of_factors(const json_t *config, const float *factors, in
                      json_incref(json_object_get(config, "max_position_embeddings")));
 }
 
-/* What longrope multiplies by where nothing says it. */
+/* Longrope's default factor of cosines and sines. */
 static double longrope_attention(const json_t *config, double original)
 {
     double times = number_of(config, "max_position_embeddings") / original;
@@ -146,7 +146,7 @@ static bp_err take_longrope(json_t *config, const bp_gguf *file, const bp_gguf_f
     return BP_OK;
 }
 
-/* By tensors; *scaled: there are some. */
+/* From tensors; *scaled: there are some. */
 static bp_err take_factors(json_t *config, const bp_gguf *file, const bp_gguf_family *family,
                            int64_t rotated, bool *scaled)
 {
@@ -172,7 +172,7 @@ static bp_err take_factors(json_t *config, const bp_gguf *file, const bp_gguf_fa
     return BP_OK;
 }
 
-/* By keys. */
+/* From keys. */
 static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_family *family,
                            bool by_tensors)
 {
@@ -181,7 +181,7 @@ static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_fa
                      gguf_key_of(file->keys, family, "rope.scaling.original_context_length"),
                  *attention = gguf_key_of(file->keys, family, "rope.scaling.attn_factor");
     const char *scaling = json_string_value(gguf_key_of(file->keys, family, "rope.scaling.type"));
-    bool by_longrope = bp_gguf_find(file, FACTORS[1]) != NULL; /* whose factor that is */
+    bool by_longrope = bp_gguf_find(file, FACTORS[1]) != NULL; /* the scaling of this factor */
     json_t *out;
 
     if (attention && json_number_value(attention) != 1 && !by_longrope)
@@ -205,7 +205,7 @@ static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_fa
     return BP_OK;
 }
 
-/* Positions turn whole heads, or a share of them where the family can say so. */
+/* Positions rotate whole heads, or a share of them if the family supports it. */
 bp_err gguf_take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
 {
     const json_t *dimensions = gguf_key_of(file->keys, family, "rope.dimension_count");

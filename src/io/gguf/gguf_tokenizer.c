@@ -35,7 +35,7 @@ static int type_of(const bp_gguf *file, size_t id)
     return types ? (int)json_integer_value(json_array_get(types, id)) : BP_PIECE_NORMAL;
 }
 
-/* Tokens without the unused ones at the end, which fill the table of tokens up. */
+/* Tokens without the unused ones at the end, which pad the table of tokens. */
 static size_t count_of(const bp_gguf *file)
 {
     size_t count = json_array_size(key_of(file, "tokens"));
@@ -46,7 +46,7 @@ static size_t count_of(const bp_gguf *file)
     return count;
 }
 
-/* The lists have an element for each token, of one kind. */
+/* The lists have one element per token, of one type. */
 static bp_err check_lists(const bp_gguf *file)
 {
     const json_t *tokens = key_of(file, "tokens"), *types = key_of(file, "token_type"),
@@ -157,7 +157,7 @@ static bp_err read_bytes(bp_tokenizer **out, const bp_gguf *file)
 
 /* ---- SentencePiece ---- */
 
-/* A list of bytes as base64; NULL: there is none. */
+/* A list of bytes as base64; NULL if there is none. */
 static char *charsmap_of(const bp_gguf *file)
 {
     const json_t *list = key_of(file, "precompiled_charsmap"), *one;
@@ -209,8 +209,7 @@ static bp_err read_pieces(bp_tokenizer **out, const bp_gguf *file, bool is_bpe)
 
 /* ---- WordPiece ---- */
 
-/* Words begin with U+2581 there, and what goes on in one has no ##; special tokens are as they are.
- */
+/* Words begin with U+2581 there, and continuations have no ##; special tokens are unchanged. */
 static bp_err read_words(bp_tokenizer **out, const bp_gguf *file)
 {
     size_t count = count_of(file), mark = strlen(MARK);
@@ -241,9 +240,8 @@ static bp_err read_words(bp_tokenizer **out, const bp_gguf *file)
 
 /* ---- the whole ---- */
 
-/* What llama.cpp takes where a file does not say: texts begin with the token of their beginning in
- * models of SentencePiece, with ids 1 and 2 of begin and end, and where text is split as LLaMA 3
- * does. */
+/* llama.cpp's defaults: texts begin with the beginning-of-text token in SentencePiece models, with
+ * ids 1 and 2 for begin and end, and if text is split like LLaMA 3's. */
 static void take_defaults(json_t *keys, const bp_gguf *file)
 {
     const char *model = json_string_value(key_of(file, "model")),

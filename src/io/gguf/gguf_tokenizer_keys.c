@@ -127,7 +127,7 @@ static bp_err put_bytes(json_t *keys, const json_t *root)
     return BP_OK;
 }
 
-/* Scores of "bagpipe", or the order of merges where those of a token follow each other. */
+/* Scores of "bagpipe", or the order of merges, if a token's merges are consecutive. */
 static bp_err scores_of(json_t **out, const json_t *model, const json_t *names)
 {
     const json_t *given = json_object_get(json_object_get(model, BP_OURS), "scores"), *one;
@@ -174,7 +174,7 @@ static bool is_split_at_spaces(const json_t *pre)
            strcmp(bp_load_string(pattern, "String"), " ") == 0;
 }
 
-/* Does the text only get U+2581 for spaces, and perhaps one before it? */
+/* Does it only replace spaces by U+2581, and perhaps prepend one? */
 static bp_err check_steps(bool *prefix, const json_t *root)
 {
     const json_t *normalizer = json_object_get(root, "normalizer"),
@@ -227,7 +227,7 @@ static bp_err put_pieces(json_t *keys, const json_t *root, const json_t *names)
     return BP_OK;
 }
 
-/* Words begin with U+2581 there, and what goes on in one has no ##. */
+/* Words begin with U+2581 there, and continuations have no ##. */
 static void put_words(json_t *keys, json_t *names)
 {
     json_t *one;

@@ -19,17 +19,17 @@
 static pthread_mutex_t library_lock;
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
-/* ---- the error stack: noted at the moment of the failure, since the next call empties it ---- */
+/* ---- the error stack: recorded at the moment of failure, since the next call clears it ---- */
 
 typedef struct stack_summary {
-    int saved_errno;    /* 0: the stack names none */
+    int saved_errno;    /* 0 if the stack has none */
     bool of_a_checksum; /* the innermost failure is a wrong checksum */
-    char text[160];     /* its description; "": nothing failed */
+    char text[160];     /* its description; "" if nothing failed */
 } stack_summary;
 
 #define NOTHING_FAILED ((stack_summary){0, false, ""})
 
-/* For this thread (a thread-safe build has a stack a thread). */
+/* For this thread (a thread-safe build has one stack per thread). */
 static _Thread_local stack_summary noted;
 static _Thread_local bool stack_is_watched;
 
@@ -42,7 +42,7 @@ static herr_t summarise(unsigned n, const H5E_error2_t *error, void *context)
         snprintf(summary->text, sizeof summary->text, "%s", error->desc);
     if (n == 0)
         summary->of_a_checksum = error->maj_num == H5E_STORAGE;
-    /* The filters' own words mislead: gzip's may be "invalid deflate aggression level". */
+    /* The filters' own messages mislead: gzip's may be "invalid deflate aggression level". */
     if (!summary->of_a_checksum && error->maj_num == H5E_PLINE && error->min_num == H5E_READERROR)
         snprintf(summary->text, sizeof summary->text, "a chunk can't be decompressed");
     if (at && summary->saved_errno == 0)
@@ -134,7 +134,7 @@ bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
             BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "h5.failed", "%s: HDF5: %s: at %s",
                     what, summary.text[0] != '\0' ? summary.text : "no reason given", file->path),
             BP_H5_REMEDY);
-    if (file->writing && file->failed == BP_OK) { /* what HDF5 reports after it means nothing */
+    if (file->writing && file->failed == BP_OK) { /* later reports of HDF5 are meaningless */
         file->failed = err;
         file->failure = bp_strdup(bp_err_message());
     }
@@ -152,8 +152,8 @@ static void free_file(bp_h5 **file)
     *file = NULL;
 }
 
-/* What is written reserves space for the user block, and is bound to format 1.8; foreign files may
- * be of any. Objects left open are closed with the file, so that closing really closes. */
+/* Written files reserve space for the user block, and are bound to format 1.8; foreign files may
+ * have any. Closing a file also closes its open objects. */
 static hid_t open_id(const char *path, bool writing)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
@@ -234,7 +234,7 @@ bp_err bp_h5_close(bp_h5 **file_at)
         if (fd < 0 || fsync(fd) != 0)
             err = bp_fail_errno(BP_ERR_IO, "can't sync", file->path);
         if (fd >= 0)
-            (void)close(fd); /* fsync has reported any failure */
+            (void)close(fd); /* fsync reports any failure */
     }
     free_file(file_at);
     return err;
@@ -245,7 +245,7 @@ void bp_h5_drop(bp_h5 **file)
     if (!*file)
         return;
     bp_h5_lock();
-    (void)H5Fclose((*file)->id); /* given up: whether it closes well is of no interest */
+    (void)H5Fclose((*file)->id); /* discarded: failure to close does not matter */
     bp_h5_forget();
     bp_h5_unlock();
     free_file(file);

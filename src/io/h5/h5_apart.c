@@ -1,5 +1,5 @@
-/* Work on foreign files in a child process: the child's time is limited, and what it reports comes
- * through a pipe. */
+/* Work on foreign files in a child process: the child's time is limited, and a pipe carries its
+ * report. */
 #include "io/h5/h5_apart.h"
 
 #include "base/process/clock.h"
@@ -18,11 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READ_SPEED 2e5 /* bytes of the file in a second: each may stand for a thousand */
-#define WALL       10  /* seconds for one of processor time: a busy machine, a slow disk */
+#define READ_SPEED 2e5 /* bytes of the file per second: each may decompress to a thousand */
+#define WALL       10 /* wall-clock seconds per second of processor time: a busy machine, a slow disk */
 #define REMEDY     "it is damaged or made to do harm: write it anew"
 
-/* One write, which a pipe takes whole (PIPE_BUF is 4096). */
+/* One write, which is atomic in a pipe (PIPE_BUF is 4096). */
 typedef struct child_report {
     int32_t err;
     char message[BP_ERR_LINE_BYTES + 8];
@@ -50,7 +50,8 @@ static void be_child(const bp_h5_apart *job, int pipe)
 
     for (int number = 1; number < NSIG; number++) /* handlers are the parent's */
         (void)signal(number, SIG_DFL);
-    bp_assert_set_handler(give_up, 0); /* a bug of ours that a file brings out is a refusal too */
+    bp_assert_set_handler(give_up,
+                          0); /* a bug of ours triggered by a file counts as a refusal too */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setrlimit(RLIMIT_CPU, &limit) != 0)
         err =
             BP_FAIL(BP_ERR_SYSTEM, "process.no_limit",
@@ -63,7 +64,7 @@ static void be_child(const bp_h5_apart *job, int pipe)
     _exit(write(pipe, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1);
 }
 
-/* How a child ended that reported nothing. */
+/* How a child without a report ended. */
 static bp_err check_status(const bp_h5_apart *job, int status)
 {
     const char *path = job->path;

@@ -1,4 +1,4 @@
-/* Whole arrays of foreign files, of sizes that are known before. */
+/* Whole arrays of foreign files, of sizes known in advance. */
 #include "io/h5/h5_parts.h"
 
 #include "base/buffer.h"
@@ -11,7 +11,7 @@ static void append_sizes(bp_buffer *text, int dims, const hsize_t *extent)
         bp_buffer_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)extent[d]);
 }
 
-/* The dataset is of reals and has these sizes; *shape is what the walk wants to know. */
+/* Checks that the dataset is of reals with these sizes; *shape is for the walk. */
 static bp_err check_sizes(bp_h5 *file, const char *name, hid_t dataset, int dims,
                           const int64_t *extent, bp_h5_shape *shape)
 {

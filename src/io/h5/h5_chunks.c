@@ -1,6 +1,6 @@
-/* Lengths of a foreign dataset's chunks. HDF5 1.10 copies as many bytes as a chunk should have from
- * what its filters made, however many these are: memory of the process where they are fewer. So
- * every chunk is taken as it is stored, and its filters are undone here first. */
+/* Lengths of a foreign dataset's chunks. HDF5 1.10 copies the expected number of bytes from the
+ * output of a chunk's filters, whatever its size, and so leaks process memory if it is smaller. So
+ * each stored chunk is first decoded here. */
 #include "io/h5/h5_parts.h"
 
 #include "io/h5/lzf_filter.h"
@@ -12,11 +12,11 @@
 #include <zlib.h>
 
 #define FILTERS_MAX    32   /* HDF5's own limit: a bit of the mask each */
-#define SCANNED_CHUNKS 1000 /* this many are asked one by one in any case */
+#define SCANNED_CHUNKS 1000 /* this many are always queried one by one */
 #define CHECKSUM_BYTES 4    /* Fletcher32's, after the data */
-#define LZF_RATIO      264  /* bytes that one of LZF's may stand for, at most */
+#define LZF_RATIO      264  /* at most, bytes that one byte of LZF decodes to */
 #define SLACK_BYTES                                                                                \
-    4096 /* beyond a chunk's size: what filters may add to data that they can't compress */
+    4096 /* in addition to a chunk's size: overhead of filters on incompressible data */
 
 typedef struct chunk_filters {
     int count;
@@ -36,7 +36,7 @@ static void replace(chunk_data *chunk, void *data, size_t bytes)
     *chunk = (chunk_data){data, bytes, bytes};
 }
 
-/* Up to `limit` bytes, and one more where there are more. */
+/* Up to `limit` bytes, plus one if there are more. */
 static bool inflate_chunk(chunk_data *chunk, size_t limit)
 {
     z_stream flate = {.next_in = chunk->data, .avail_in = (uInt)chunk->bytes};
@@ -57,7 +57,7 @@ static bool inflate_chunk(chunk_data *chunk, size_t limit)
     return done;
 }
 
-/* Bytes k of all values are side by side; what is left of the last value follows them. */
+/* Bytes k of all values are side by side; the rest of the last value follows. */
 static bool unshuffle_chunk(chunk_data *chunk, size_t width)
 {
     size_t values = width > 1 ? chunk->bytes / width : 0;
@@ -82,7 +82,7 @@ static bool decompress_chunk(chunk_data *chunk, const void *filter)
     const H5Z_class2_t *class = filter;
     size_t most = chunk->bytes < BP_ZSTD_CHUNK_LIMIT / LZF_RATIO ? LZF_RATIO * chunk->bytes
                                                                  : BP_ZSTD_CHUNK_LIMIT;
-    const unsigned values[3] = {0, 0, (unsigned)most}; /* of lzf: what it may make */
+    const unsigned values[3] = {0, 0, (unsigned)most}; /* for lzf: its maximum output */
     size_t got =
         class->filter(H5Z_FLAG_REVERSE, 3, values, chunk->bytes, &chunk->capacity, &chunk->data);
 
@@ -107,7 +107,7 @@ static bool undo_filter(chunk_data *chunk, const chunk_filters *filters, int k, 
     }
 }
 
-/* The chunk at `offset` as it is stored, and which filters it was written without. */
+/* The chunk at `offset` as it is stored, and the filters skipped when it was written. */
 static bool read_chunk(chunk_data *chunk, hid_t dataset, const hsize_t *offset, uint32_t *skipped)
 {
     hsize_t stored = 0;
@@ -139,7 +139,7 @@ static bp_err fail_length(const bp_h5 *file, const char *name, int64_t k, uint64
                    k, name + (name[0] == '/'), have > need ? "more" : "fewer", need, file->path);
 }
 
-/* What the filters make of chunk number `k` is as long as it should be. */
+/* Checks that chunk number `k` decodes to the expected size. */
 static bp_err check_chunk(bp_h5 *file, const char *name, hid_t dataset, int64_t k,
                           const hsize_t *offset, const chunk_filters *filters, size_t need)
 {
@@ -159,8 +159,8 @@ static bp_err check_chunk(bp_h5 *file, const char *name, hid_t dataset, int64_t 
     return err;
 }
 
-/* For chunks without a filter HDF5 reads as many bytes as it should; what is stored of each is
- * only in the index, which tells it slowly one by one, so all of them are summed first. */
+/* For chunks without filters, HDF5 reads the expected number of bytes. The stored size of each is
+ * only in the index, where single queries are slow, so the total is checked first. */
 static bp_err check_bare_chunks(bp_h5 *file, const char *name, hid_t dataset, size_t need)
 {
     hid_t space = H5Dget_space(dataset);
@@ -195,7 +195,7 @@ static void find_filters(chunk_filters *filters, hid_t creation)
     }
 }
 
-/* The next chunk in row-major order; false after the last. */
+/* The next chunk in row-major order; false after the last one. */
 static bool next_chunk(hsize_t *offset, const hsize_t *chunk, const hsize_t *extent, int dims)
 {
     for (int d = dims - 1; d >= 0; d--) {

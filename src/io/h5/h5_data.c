@@ -13,7 +13,7 @@ size_t bp_h5_type_bytes(bp_h5_type type)
     return bytes[type];
 }
 
-/* As in the file: little-endian; borrowed. Types are known once the library has started. */
+/* The file's types: little-endian; borrowed. Types are known once the library has started. */
 static hid_t stored_type(bp_h5_type type)
 {
     const hid_t types[] = {
@@ -48,8 +48,7 @@ static hid_t text_type(size_t width)
 
 /* ---- datasets ---- */
 
-/* Contiguous, its space taken at once (so that it has an address), nothing but our values written
- * to it, and no times. */
+/* Contiguous, allocated at once (so that it has an address), without fill values or times. */
 static hid_t make_dataset(hid_t file, const char *name, hid_t type, int dims, const int64_t *extent)
 {
     hsize_t sizes[BP_H5_DIMS];
@@ -68,7 +67,7 @@ static hid_t make_dataset(hid_t file, const char *name, hid_t type, int dims, co
     return dataset;
 }
 
-/* The groups on the way to `name`. Not left to HDF5, whose own would carry the time of day. */
+/* Creates the groups on the path to `name`: those that HDF5 creates would have the time of day. */
 static bp_err make_parents(bp_h5 *file, const char *name)
 {
     char path[512];
@@ -126,7 +125,7 @@ bool bp_h5_select(hid_t space, hsize_t first, hsize_t count)
     return dims >= 1 && H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, many, NULL) >= 0;
 }
 
-/* Values [first, first + count) of a dataset that is there. */
+/* Values [first, first + count) of an existing dataset. */
 static bp_err write_typed(bp_h5 *file, const char *name, hid_t type, int64_t first,
                           const void *data, int64_t count)
 {

@@ -1,4 +1,4 @@
-/* HDF5 files that are there whole or not at all: written under another name, sealed, renamed. */
+/* HDF5 files that are complete or absent: written under another name, sealed, renamed. */
 #include "io/h5/h5.h"
 
 #include "io/h5/user_block.h"

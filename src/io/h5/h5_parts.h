@@ -8,37 +8,38 @@
 
 struct bp_h5 {
     hid_t id;
-    char *path;      /* as messages show it */
-    char *real_path; /* where it is while it is written */
+    char *path;      /* the path for messages */
+    char *real_path; /* its path while being written */
     bool writing;
     bp_err failed; /* of a written file: its first failure ... */
     char *failure; /* ... and the message */
 };
 
-/** A failure that was expected is not an error: bp_h5_fail must not report it for a later one. */
+/** A failure that was expected is not an error: keeps bp_h5_fail from reporting it for a later one.
+ */
 void bp_h5_forget(void);
 
 /** BP_OK, or the first failure of a file being written again. */
 bp_err bp_h5_sound(const bp_h5 *file);
 
-/** Close any object but a file; one below 0, that could not be had, is accepted. */
+/** Close any object except a file; an id below 0 (not opened) is accepted. */
 void bp_h5_release(hid_t id);
 
 /** Open a dataset for reading; below 0 after an error. */
 bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
 
-/** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major, of
- * more dimensions all; false where these are not whole rows, or not all. */
+/** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major;
+ * with more dimensions, all values. False if these are not whole rows, or not all. */
 bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
 
-/** Values [first, first + count) of a dataset to memory, as bp_h5_select has them. */
+/** Values [first, first + count) of a dataset to memory, as selected by bp_h5_select. */
 bool bp_h5_read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data);
 
-/** What bp_h5_walk checks except for the number of dimensions, of a dataset that is open. */
+/** The checks of bp_h5_walk on an open dataset, except for the number of dimensions. */
 bp_err bp_h5_walk_dataset(bp_h5 *file, const char *name, hid_t dataset, const bp_h5_shape *shape);
 
-/** Every chunk of a chunked dataset of known filters holds, once they are undone, as many bytes as
- * its shape says: HDF5 1.10 does not ask. Called by bp_h5_walk_dataset. */
+/** Every chunk of a chunked dataset of known filters decodes to the size given by its shape, which
+ * HDF5 1.10 does not check. Called by bp_h5_walk_dataset. */
 bp_err bp_h5_walk_lengths(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
                           const bp_h5_shape *shape);
 

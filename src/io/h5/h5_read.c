@@ -11,7 +11,7 @@
 
 /* ---- finding things ---- */
 
-/* Is there `name`, reached only by hard links? */
+/* Does `name` exist, reached only by hard links? */
 static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
 {
     char path[512];
@@ -202,7 +202,7 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
     err = type_of(file, name, type, shape);
     if (err == BP_OK)
         err = extent_of(file, name, space, shape);
-    offset = H5Dget_offset(dataset); /* undefined, without an error, where it is in chunks */
+    offset = H5Dget_offset(dataset); /* undefined, without an error, if chunked */
     bp_h5_forget();
     shape->offset = offset == HADDR_UNDEF || offset > INT64_MAX ? -1 : (int64_t)offset;
     bp_h5_release(space);
@@ -308,7 +308,7 @@ bool bp_h5_has_attribute(bp_h5 *file, const char *object, const char *name)
     return there > 0;
 }
 
-/* Open an attribute that has one value; closed by whoever opened it, after an error too. */
+/* Open an attribute that has one value; the caller closes it, after an error too. */
 static bp_err open_attribute(bp_h5 *file, const char *object, const char *name, H5T_class_t class,
                              hid_t *attribute, hid_t *type)
 {
@@ -343,7 +343,7 @@ bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t 
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
-/* Fixed or variable length; that of the second is HDF5's. */
+/* Fixed or variable length; HDF5 owns a variable-length one. */
 static bp_err read_attribute_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type,
                                   char *out, size_t out_bytes)
 {

@@ -1,5 +1,5 @@
-/* Checks of a foreign dataset before it is read: what a file that nobody vouches for must not make
- * the HDF5 library do. */
+/* Checks of a foreign dataset before it is read: prevents an untrusted file from misusing the HDF5
+ * library. */
 #include "io/h5/h5_parts.h"
 
 #include "io/h5/lzf_filter.h"
@@ -33,7 +33,7 @@ static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
     return BP_OK;
 }
 
-/* All of a contiguous dataset is inside the file. */
+/* Checks that a contiguous dataset is inside the file. */
 static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint64_t bytes)
 {
     haddr_t offset = H5Dget_offset(dataset);
@@ -50,7 +50,7 @@ static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint
     return BP_OK;
 }
 
-/* Every chunk that the shape asks for is there. */
+/* Checks that every chunk of the shape exists. */
 static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
                           const bp_h5_shape *shape)
 {
@@ -106,7 +106,7 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     }
 }
 
-/* What a type that has a name of its own refers to is another object of the file. */
+/* A named type refers to another object of the file. */
 static bp_err walk_type(bp_h5 *file, const char *name, hid_t dataset)
 {
     hid_t type = H5Dget_type(dataset);

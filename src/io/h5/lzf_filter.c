@@ -16,7 +16,7 @@ size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes)
 
     while (in < end) {
         size_t control = *in++;
-        if (control < 32) { /* control + 1 bytes as they are */
+        if (control < 32) { /* control + 1 literal bytes */
             size_t run = control + 1;
             if (run > (size_t)(end - in) || run > capacity - (size_t)(at - start))
                 return 0;
@@ -40,7 +40,7 @@ size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes)
         if (back > (size_t)(at - start) || length > capacity - (size_t)(at - start))
             return 0;
         for (size_t k = 0; k < length; k++, at++)
-            *at = *(at - back); /* NOLINT: what is before `at` was written here */
+            *at = *(at - back); /* NOLINT: bytes before `at` were written here */
     }
     return (size_t)(at - start);
 }

@@ -8,8 +8,8 @@
 
 #define BP_FILTER_LZF 32000
 
-/** Decode `bytes` of LZF to out[capacity]; the number of bytes written, or 0 when the data is wrong
- * or longer than `capacity`. */
+/** Decode `bytes` of LZF to out[capacity]; returns the number of bytes written, or 0 if the data is
+ * invalid or longer than `capacity`. */
 size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes);
 
 /** An H5Z_class2_t without an encoder. */

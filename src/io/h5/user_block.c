@@ -79,8 +79,7 @@ bp_err bp_user_block_seal(bp_user_block *block, const char *path)
     return err;
 }
 
-/* Fields of a block that follows the grammar; whether it is spelt exactly so is seen by rendering
- * it again. */
+/* Fields of a block that follows the grammar; rendering it again checks its exact spelling. */
 static bool scan_block(bp_user_block *block, const char text[BP_USER_BLOCK_BYTES + 1])
 {
     int detail_at = 0;

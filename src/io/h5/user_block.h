@@ -8,9 +8,9 @@
  *     block xxh3-64 0123456789abcdef
  *
  * and spaces up to the last byte, a newline. `bytes` is the length of the whole file; the first
- * hash is of all that follows the block (`tail -c +513 FILE | xxh128sum` prints it), the second one
- * of the block's lines before it. A block has one spelling: one that differs from what its own
- * fields give is damaged, so that no byte of a file is unchecked.
+ * hash is of all that follows the block (`tail -c +513 FILE | xxh128sum` prints it), the second
+ * one of the block's lines before it. A block has one spelling: a block that differs from the
+ * rendering of its fields is damaged, so no byte of a file is unchecked.
  *
  * To write a file: bp_h5_create, ..., bp_h5_close, bp_user_block_seal. To read one:
  * bp_user_block_verify, bp_user_block_expect, and only then bp_h5_open: HDF5 sees no byte that was
@@ -38,11 +38,11 @@ typedef struct bp_user_block {
                                       foreign file */
     int version;                   /* of the kind's format, from 1 */
     int64_t bytes;                 /* of the file, this block included */
-    char hash[BP_USER_BLOCK_HASH]; /* XXH3-128 of all that follows the block */
+    char hash[BP_USER_BLOCK_HASH]; /* XXH3-128 of everything after the block */
     char detail[BP_USER_BLOCK_DETAIL]; /* printable ASCII, may be empty */
 } bp_user_block;
 
-/** Write the block of a closed file that keeps 512 bytes for it, and fsync the file.
+/** Write the block of a closed file with 512 bytes reserved for it, and fsync the file.
  *
  * kind, version and detail are given; bytes and hash are filled in (the file is read once from end
  * to end). Errors: BP_ERR_IO, BP_ERR_DENIED, BP_ERR_INPUT no such file.
@@ -51,7 +51,7 @@ bp_err bp_user_block_seal(bp_user_block *block, const char *path);
 /** The same by a descriptor for reading and writing; `path` is for messages. */
 bp_err bp_user_block_seal_fd(bp_user_block *block, int fd, const char *path);
 
-/** The 512 bytes of `block`, as they are in a file. */
+/** The 512 bytes of `block`, as in a file. */
 void bp_user_block_text(const bp_user_block *block, char text[BP_USER_BLOCK_BYTES]);
 
 /** Read the block of the open file `fd` (`path` is for messages) and compare its length with the
@@ -64,8 +64,8 @@ void bp_user_block_text(const bp_user_block *block, char text[BP_USER_BLOCK_BYTE
 bp_err bp_user_block_read_fd(bp_user_block *out, int fd, const char *path);
 bp_err bp_user_block_read(bp_user_block *out, const char *path);
 
-/** The same, and the hash of all that follows the block. A foreign file has none: BP_OK and kind
- * "". Errors: those above; BP_ERR_FORMAT "damaged" when the hash differs. */
+/** The same, and verify the hash of everything after the block. A foreign file has none: BP_OK and
+ * kind "". Errors: those above; BP_ERR_FORMAT "damaged" when the hash differs. */
 bp_err bp_user_block_verify_fd(bp_user_block *out, int fd, const char *path);
 bp_err bp_user_block_verify(bp_user_block *out, const char *path);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <zstd.h>
 
-/* A frame that does not have its size, to a buffer that grows as it must. */
+/* Decodes a frame without its size to a growing buffer. */
 static size_t decompress_unknown(const void *data, size_t bytes, size_t *capacity, void **out)
 {
     ZSTD_DStream *stream = ZSTD_createDStream();
@@ -54,7 +54,7 @@ static size_t decompress_known(const void *data, size_t bytes, size_t content, v
     return got;
 }
 
-/* One chunk back to its bytes. */
+/* Decompresses one chunk. */
 static size_t decompress(size_t bytes, size_t *buffer_bytes, void **buffer)
 {
     unsigned long long content = ZSTD_getFrameContentSize(*buffer, bytes);
@@ -97,7 +97,7 @@ static size_t compress(int level, size_t bytes, size_t *buffer_bytes, void **buf
     return got;
 }
 
-/* The filter: 0 says that it failed, and *buffer is as it was. HDF5's buffers are malloc's. */
+/* The filter: 0 means that it failed, and *buffer is unchanged. HDF5's buffers are malloc's. */
 static size_t filter(unsigned flags, size_t value_count, const unsigned values[], size_t bytes,
                      size_t *buffer_bytes, void **buffer)
 {

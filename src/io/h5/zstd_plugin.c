@@ -1,4 +1,4 @@
-/* libh5zstd.so: the two entries by which HDF5 finds the filter that a plugin brings. */
+/* libh5zstd.so: the two entry points by which HDF5 finds a plugin's filter. */
 #include "zstd_filter.h"
 
 #include <H5PLextern.h>

@@ -53,13 +53,13 @@ uint16_t bp_bf16_of_float(float value)
 
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)(bits >> 16 | 0x40u);
-    return (uint16_t)shift_nearest(bits, 16); /* a carry goes into the exponent, as it has to */
+    return (uint16_t)shift_nearest(bits, 16); /* a carry goes into the exponent, as required */
 }
 
 uint16_t bp_f16_of_float(float value)
 {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-    int exponent = (int)(rest >> 23) - 112; /* that of the half */
+    int exponent = (int)(rest >> 23) - 112; /* bits of the half */
 
     if (rest > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);

@@ -8,8 +8,8 @@
 float bp_float_of_f16(uint16_t bits);
 float bp_float_of_bf16(uint16_t bits);
 
-/** The nearest one, of two equally near the even one; beyond the largest: infinity. A NaN stays
- * one. Source: IEEE 754-2019, 4.3.1. */
+/** Round to nearest, ties to even; infinity beyond the largest. A NaN stays a NaN. Source: IEEE
+ * 754-2019, 4.3.1. */
 uint16_t bp_f16_of_float(float value);
 uint16_t bp_bf16_of_float(float value);
 

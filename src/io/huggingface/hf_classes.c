@@ -1,5 +1,5 @@
-/* "architectures" of config.json: the classes of transformers that a type is read from. What
- * another class computes does not follow from its tensors, so it is refused by its name. */
+/* "architectures" of config.json: the supported classes of transformers for a type. The computation
+ * of another class does not follow from its tensors, so it is refused by name. */
 #include "io/huggingface/hf_config_priv.h"
 
 #include <stdio.h>
@@ -38,8 +38,8 @@ bool hf_config_names(const json_t *config, const bp_hf_table *table)
     return false;
 }
 
-/* A model of images and text has that of text under text_config; what concerns all of it may be
- * beside that. */
+/* A model of images and text has its text model under text_config; shared settings may be outside
+ * it. */
 json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables)
 {
     static const char *const BESIDE[] = {"eos_token_id",
@@ -64,7 +64,7 @@ json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables)
     return text;
 }
 
-/* The first class that config.json names; NULL: none. */
+/* The first class that config.json names; NULL if none. */
 static const char *class_of(const json_t *config)
 {
     return json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
@@ -77,7 +77,7 @@ static bool ends_with(const char *name, const char *end)
     return bytes >= last && strcmp(name + bytes - last, end) == 0;
 }
 
-/* A model of images and text writes, and so has the head of its text model. */
+/* A model of images and text generates text, so it has the head of its text model. */
 static bp_err check_around(const json_t *config, const char *path)
 {
     static const char *const WRITES[] = {"ForConditionalGeneration", "ForCausalLM",

@@ -1,5 +1,4 @@
-/* config.json by a family's table: what of it this program's models have, and what must be as it is
- * there. */
+/* config.json by a family's table: sizes, and required settings. */
 #include "io/huggingface/hf_config_priv.h"
 
 #include "base/buffer.h"
@@ -18,9 +17,9 @@
 
 /* "a" of config.json, or "a.b" of its object "a", or deeper. */
 typedef struct member {
-    const json_t *object; /* NULL: there is none */
+    const json_t *object; /* NULL if there is none */
     char key[64];
-    const json_t *value; /* NULL: it is not there, or null. Borrowed */
+    const json_t *value; /* NULL if absent or null. Borrowed */
     bool is_null;
 } member;
 
@@ -45,7 +44,7 @@ static member member_of(const json_t *config, const char *name, size_t bytes)
     return out;
 }
 
-/* The one of its names that is there; two must agree. */
+/* The value under any of its names; two names must agree. */
 static bp_err find_member(member *out, const json_t *config, const bp_hf_size *size,
                           const char *path)
 {
@@ -54,7 +53,7 @@ static bp_err find_member(member *out, const json_t *config, const bp_hf_size *s
         member other = member_of(config, at, strcspn(at, "|"));
 
         if (other.value && out->value && size->type == BP_HF_PERIOD)
-            continue; /* the list says it for each layer */
+            continue; /* the list has it for each layer */
         if (other.value && out->value && !json_equal(other.value, out->value))
             return BP_FAIL(BP_ERR_FORMAT, "huggingface.contradiction",
                            "\"%s\" and \"%.*s\" say different things: at %s", size->theirs,
@@ -109,7 +108,7 @@ int64_t hf_surplus(const bp_hf_shape *shape, const bp_hf_size *size)
     return size->plus ? bp_hf_size_of(shape, size->plus) : 0;
 }
 
-/* 1 .. 2^31 of ours */
+/* our range: 1 .. 2^31 */
 static bp_err read_count(const member *found, const bp_hf_size *size, int64_t surplus, double *out,
                          const char *path)
 {
@@ -120,7 +119,7 @@ static bp_err read_count(const member *found, const bp_hf_size *size, int64_t su
     if (found->value)
         err = bp_json_get_int(found->object, name, &count, path);
     else
-        count = (int64_t)*out + surplus; /* of an absent one */
+        count = (int64_t)*out + surplus; /* default of an absent one */
     if (err == BP_OK && size->or_none && count < 1) {
         *out = 0;
         return BP_OK;
@@ -195,7 +194,7 @@ json_t *hf_pairs_json(const bp_hf_size *size, const double *list)
     return bp_json_string(text);
 }
 
-/* What a key says that is not there, or null. */
+/* The value of a key that is absent, or null. */
 static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const bp_hf_size *size,
                            double *out, const char *path)
 {
@@ -291,7 +290,7 @@ static bool are_equal(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-/* Is it one of the list's? */
+/* Is it in the list? */
 static bool is_one_of(const bp_hf_shape *shape, const char *is, const json_t *value)
 {
     bool taken = false;
@@ -372,7 +371,7 @@ static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
             bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
 }
 
-/* The table's task; NULL: it has none. */
+/* The table's task; NULL if it has none. */
 static const char *task_of(const bp_hf_table *table)
 {
     for (const bp_hf_size *size = table->sizes; size->ours; size++)
@@ -384,7 +383,7 @@ static const char *task_of(const bp_hf_table *table)
 #define TASK_CLASSES "1"
 #define TASK_VALUE   "2"
 
-/* A head of one outcome is that of a regression, but where config.json says "problem_type". */
+/* A head with one outcome is a regression, unless config.json has "problem_type". */
 static bool is_regression(const json_t *config)
 {
     const char *type = json_string_value(json_object_get(config, "problem_type"));
@@ -396,7 +395,7 @@ static bool is_regression(const json_t *config)
                                   : json_integer_value(json_object_get(config, "num_labels")) == 1;
 }
 
-/* Are its texts of one of several classes? */
+/* Does each text have one of several classes? */
 static bp_err check_problem(const bp_hf_shape *shape, const json_t *config, const char *path)
 {
     const char *task = task_of(shape->table),
@@ -417,7 +416,7 @@ static bp_err check_problem(const bp_hf_shape *shape, const json_t *config, cons
     return BP_OK;
 }
 
-/* May the table be that of config.json, as far as its task says? */
+/* Can the table's task be that of config.json? */
 static bool fits_problem(const json_t *config, const bp_hf_table *table)
 {
     const char *task = task_of(table);

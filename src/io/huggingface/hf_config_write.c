@@ -36,7 +36,7 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
                                         : json_integer((json_int_t)value);
 }
 
-/* As config.json has it. */
+/* In config.json's form. */
 static json_t *their_json(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
@@ -51,8 +51,8 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
                       : hf_size_json(shape, k);
 }
 
-/* What config.json says: null of a count of nothing; in an object nothing of what is 0 or quiet,
- * and null for an object that stays empty. */
+/* The value in config.json: null for a zero count; objects omit members that are 0 or quiet, and an
+ * empty object becomes null. */
 static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -86,9 +86,8 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
     (void)json_object_set_new(json_object_get(config, parent), dot + 1, their_json(shape, k));
 }
 
-/* As save_pretrained writes it; members that say what the defaults say anyway are there for other
- * readers. The default of eos_token_id may be one that other vocabularies don't have: so null is
- * said. */
+/* As save_pretrained writes it; members equal to the defaults are written for other readers. The
+ * default of eos_token_id may not exist in other vocabularies, so null is written. */
 json_t *hf_config_json(const bp_hf_shape *shape)
 {
     const bp_hf_table *table = shape->table;

@@ -154,7 +154,7 @@ const char *bp_hf_origin_of(const json_t *state)
     return type;
 }
 
-/* Is the model one that was imported as this type, or trained from such a one? */
+/* Was the model imported as this type, or trained from such a model? */
 static bool is_of_origin(const bp_hf_table *table, const json_t *state)
 {
     const char *type = bp_hf_origin_of(state);
@@ -162,9 +162,8 @@ static bool is_of_origin(const bp_hf_table *table, const json_t *state)
     return type && strcmp(type, table->model_type) == 0;
 }
 
-/* By the first of its kind that takes it (by_origin: of the type that it was imported as before
- * others); if
- * none does, the message is of one for its task. */
+/* Uses the first table of its kind that accepts it (by_origin: first those of its imported type);
+ * if none does, the message is that of a table for its task. */
 static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, const json_t *part,
                          const bp_hf_table *const *tables, bool by_origin)
 {
@@ -284,7 +283,7 @@ static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
     return err;
 }
 
-/* Every tensor must be there, in its shape, before anything is written. */
+/* Checks that every tensor exists, in its shape, before anything is written. */
 static bp_err check_tensor(const bp_checkpoint *checkpoint, const hf_tensor *theirs)
 {
     bp_err err = BP_OK;
@@ -297,7 +296,7 @@ static bp_err check_tensor(const bp_checkpoint *checkpoint, const hf_tensor *the
     return err;
 }
 
-/* All tensors with the files that they go into: file f has [first[f], first[f + 1]). */
+/* All tensors, with their files: file f has [first[f], first[f + 1]). */
 typedef struct layout {
     const bp_hf_shape *shape;
     const bp_hf_export_options *options;
@@ -314,7 +313,7 @@ static void lay_out_clear(layout *all)
     bp_free(all->first);
 }
 
-/* A file ends before the tensor that is too much for it. */
+/* A file ends before the tensor that exceeds its limit. */
 static void cut_files(layout *all)
 {
     int64_t limit = all->options->shard_bytes, used = 0;
@@ -394,7 +393,7 @@ static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, c
     return err;
 }
 
-/* Which tensor is in which file. */
+/* The file of each tensor. */
 static bp_err write_index(const layout *all, const char *folder)
 {
     int64_t bytes = all->values * bp_safetensors_element_bytes(all->options->dtype);

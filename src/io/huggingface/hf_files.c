@@ -1,5 +1,5 @@
-/* The files of a Hugging Face folder: config.json, and the safetensors files, one or as an index
- * lists them. Opening a folder (hf_import.c) begins here. */
+/* The files of a Hugging Face folder: config.json, and the safetensors files, a single one or those
+ * of an index. The first step of opening a folder (hf_import.c). */
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
@@ -61,7 +61,7 @@ static bp_err open_file(bp_hf_model *model, const char *name)
     return err;
 }
 
-/* A name in the folder itself: no path, nothing hidden. */
+/* A name in the folder itself: no path, not hidden. */
 static bool shard_name_is_valid(const char *name)
 {
     size_t length = strlen(name);
@@ -93,7 +93,7 @@ const bp_safetensor *hf_find(const bp_hf_model *model, const char *name, bp_safe
     return NULL;
 }
 
-/* Every tensor of the map is in the file that the map names. */
+/* Checks that every tensor of the map is in its file. */
 static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
 {
     const char *name;
@@ -113,7 +113,7 @@ static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
     return BP_OK;
 }
 
-/* No tensor is in two files. */
+/* Checks that no tensor is in two files. */
 static bp_err check_once(const bp_hf_model *model, const char *path)
 {
     for (int64_t f = 1; f < model->file_count; f++)
@@ -174,8 +174,8 @@ static const char *const ANYWHERE[] = {"_orig_mod.",
                                        NULL},
                          *const BEFORE[] = {"module.", "base_model.model.", NULL};
 
-/* Take off the first of `parts` that is at `at`, and add it to `taken` (NULL: it is not kept);
- * false: none is there. */
+/* Removes the first of `parts` found at `at`, and appends it to `taken` (may be NULL); false if
+ * there is none. */
 static bool take_off(char *at, const char *const *parts, bp_buffer *taken)
 {
     for (; *parts; parts++) {
@@ -207,7 +207,7 @@ static void unwrap(char *name)
     unwrap_to(name, NULL);
 }
 
-/* Tensors that a PEFT adapter holds, or that are beside one. */
+/* Tensors of a PEFT adapter, or of a model with one. */
 static bool is_of_adapter(const char *name)
 {
     return strstr(name, ".lora_A.") || strstr(name, ".lora_B.") || strstr(name, ".base_layer.");

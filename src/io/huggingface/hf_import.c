@@ -1,4 +1,4 @@
-/* Opening a Hugging Face folder, and giving its tensors as ours. */
+/* Opening a Hugging Face folder, and converting its tensors to ours. */
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_config_priv.h"
@@ -18,7 +18,7 @@ static bool has_prefix(const bp_hf_model *model, const char *prefix)
     return false;
 }
 
-/* What precedes the first tensor's name, where nothing known does. */
+/* The unknown prefix of the first tensor's name. */
 static bp_err fail_first(const bp_hf_model *model, const char *first, const char *full)
 {
     for (int64_t f = 0; f < model->file_count; f++)
@@ -40,7 +40,7 @@ static bp_err fail_first(const bp_hf_model *model, const char *first, const char
                          "there is no tensor %s (nor %s): in %s", first, full, model->folder);
 }
 
-/* With the prefix, or without it: all of them alike. */
+/* Checks that all tensors have the prefix, or none. */
 static bp_err find_prefix(bp_hf_model *model)
 {
     const char *prefix = model->shape.table->prefix, *first = model->shape.table->first;
@@ -201,8 +201,8 @@ static bp_err try_table(bp_hf_model *model, bool headless)
     return err == BP_OK ? map_tensors(model) : err;
 }
 
-/* A base class has no head: config.json names only the class, which tables do not list, and a
- * folder may be any of those of its type that do not ask for a head of a task. */
+/* A base class has no head: config.json names only the class, which tables do not list. The folder
+ * may fit any table of its type that does not require a task's head. */
 static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tables)
 {
     const bp_hf_table *chosen = model->shape.table;
@@ -225,7 +225,7 @@ static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tab
     return err;
 }
 
-/* Is it the folder of a base class? Some name a class with a head all the same. */
+/* Is it the folder of a base class? Some name a class with a head anyway. */
 static bool is_of_base_class(const bp_hf_model *model)
 {
     const bp_hf_table *table = model->shape.table;
@@ -266,7 +266,7 @@ static bp_hf_model *new_model(const char *folder)
     return model;
 }
 
-/* Its configuration and files are open: the tensors. */
+/* Finds the tensors, once configuration and files are open. */
 static bp_err open_model(bp_hf_model **out, bp_hf_model *model, bp_err err,
                          const bp_hf_table *const *tables)
 {
@@ -379,7 +379,7 @@ bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k)
                           .transposed = theirs.transposed};
 }
 
-/* q, k and v ask for the same tensor one after the other: it is read once. */
+/* q, k and v request the same tensor in sequence: it is read once. */
 static bp_err read_theirs(bp_hf_model *model, int64_t k, const hf_tensor *theirs)
 {
     bp_safetensors *file;

@@ -1,12 +1,12 @@
-/* The keys of config.json that tables do not name: those that change nothing, those that this
- * program computes with one value only, and the rest, which are refused. */
+/* The keys of config.json that tables do not name: keys without effect, keys with a single
+ * supported value, and the rest, which are refused. */
 #include "io/huggingface/hf_config_priv.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Without meaning for a model's numbers: names and versions, types in files, how Hugging Face runs
- * or trains it, how it begins to train, how text is generated. */
+/* Without meaning for a model's numbers: names and versions, types in files, how Hugging Face runs,
+ * initialises or trains it, and how it generates text. */
 static const char *const HARMLESS[] = {"_attn_implementation",
                                        "_attn_implementation_autoset",
                                        "_attn_implementation_internal",
@@ -93,7 +93,7 @@ static const char *const HARMLESS[] = {"_attn_implementation",
                                        "xla_device",
                                        NULL};
 
-/* For any type of model: another value is another computation. */
+/* For any type of model: other values change the computation. */
 const bp_hf_setting hf_common_settings[] = {
     {"quantization_config", "null"},  {"auto_map", "null"},
     {"pruned_heads", "{}"},           {"is_encoder_decoder", "false"},
@@ -116,7 +116,7 @@ bool hf_is_set_by(const bp_hf_setting *settings, const char *key)
     return false;
 }
 
-/* Is it one of the names in "a|b.c", or the object that one is in? */
+/* Is it one of the names in "a|b.c", or an object that contains one? */
 static bool is_name_in(const char *names, const char *key)
 {
     size_t bytes = strlen(key);
@@ -187,7 +187,7 @@ static bool is_member(const bp_hf_table *table, const char *name)
     return hf_is_set_by(table->settings, name);
 }
 
-/* Members of an object that sizes are in: each is one of them, a setting, or such an object. */
+/* Checks the members of an object with sizes: each is a size, a setting, or such an object. */
 static bp_err check_object(const bp_hf_table *table, const char *object, json_t *value,
                            const char *path)
 {

@@ -7,8 +7,8 @@
 #define HF_PARTS BP_HF_PARTS
 #define HF_NAME  96
 
-/* One of theirs: `parts` of ours are in it side by side, along its last dimension, or in runs of
- * its rows. */
+/* One of theirs: it has `parts` of ours side by side, along its last dimension, or in runs of its
+ * rows. */
 typedef struct hf_tensor {
     char name[HF_NAME]; /* without the prefix */
     int dims;
@@ -18,9 +18,9 @@ typedef struct hf_tensor {
     int64_t blocks; /* runs of rows, each with all parts one after the other; 0: side by side */
     int64_t part_rows[HF_PARTS]; /* in blocks: rows of each part in a run */
     int64_t middle;              /* theirs is [rows][middle][columns / middle]; 0: a matrix */
-    int64_t pairs, head; /* of each `head` of rows the first `pairs` are pairs; 0: none are */
+    int64_t pairs, head;         /* in each `head` of rows the first `pairs` are pairs; 0: none */
     char ours[HF_PARTS][HF_NAME];
-    bool or_zero; /* where it is not there its values are 0 */
+    bool or_zero; /* if absent, its values are 0 */
 } hf_tensor;
 
 /** Tensors of a model. */
@@ -33,13 +33,13 @@ bool hf_name_is_bare(const bp_hf_table *table, const char *name);
 
 /** Is `name` (without the prefix) that of a tensor of the model? */
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name);
-/** The layer of "h.12.attn.bias", what follows it in *rest, and in *layers how many there are; -1:
- * another kind of name. */
+/** The layer of "h.12.attn.bias", the rest of the name in *rest, and the number of layers in
+ * *layers; -1 for another kind of name. */
 int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers);
 
 /** Shape of part `part`, as ours; dims is theirs. */
 void hf_part_shape(const hf_tensor *tensor, int part, int64_t shape[2]);
-/** Dimensions and extents of it, as a file has them. */
+/** Its dimensions and extents in a file. */
 int hf_file_shape(const hf_tensor *tensor, int64_t shape[3]);
 
 /** Copy between theirs, [rows][columns] with columns = parts x width, and ours: part p as

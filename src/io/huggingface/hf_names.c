@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 32 /* a transposition walks squares, so that both sides stay in the cache */
+#define BLOCK 32 /* transposition proceeds by squares, so that both sides stay in the cache */
 
-/* What precedes the '*'; 0: the row is of no layer. */
+/* Length of the text before '*'; 0 if the row is not a layer's. */
 static size_t stack_bytes(const bp_hf_row *row)
 {
     const char *star = strchr(row->theirs, '*');
@@ -44,7 +44,7 @@ static bool is_in_layer(const bp_hf_shape *shape, const bp_hf_row *row, int64_t 
     return row->in == BP_HF_ALL || sparse == (row->in == BP_HF_SPARSE);
 }
 
-/* Is it in a model of this shape, of a row of layers in this one? */
+/* Does a model of this shape have it, for a row of layers in this layer? */
 static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
     return hf_is_set(shape, row->only_if) && !(layer == 0 ? row->not_first : row->only_first) &&
@@ -52,7 +52,7 @@ static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t lay
            !(shape->headless && hf_name_is_bare(shape->table, row->theirs));
 }
 
-/* Tensors of it in a layer that has it. */
+/* Its number of tensors in a layer that has it. */
 static int64_t experts_of(const bp_hf_shape *shape, const bp_hf_row *row)
 {
     return row->experts ? bp_hf_size_of(shape, row->experts) : 1;
@@ -75,7 +75,7 @@ static int64_t layers_of(const bp_hf_shape *shape, const bp_hf_row *row)
     return row->only_first ? 1 : bp_hf_size_of(shape, row->layers ? row->layers : "layers");
 }
 
-/* The name with these numbers in the places of its '*' and '#'. */
+/* The name with these numbers for its '*' and '#'. */
 static void set_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t expert)
 {
     size_t used = 0;
@@ -117,7 +117,7 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     }
 }
 
-/* Rows from `row` on, of `rows`, that go expert by expert; 0: this one does not. */
+/* Rows from `row` on, of `rows`, that are ordered expert by expert; 0 if this one is not. */
 static int rows_of_expert(const bp_hf_row *row, int rows)
 {
     int count = 0;
@@ -200,7 +200,7 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
     BP_ASSERT(!"a tensor of the table");
 }
 
-/* The number at `text`, written as we write it ("01" is nobody's), and what follows it; -1: none.
+/* The number at `text`, in canonical form (not "01"), and the text after it; -1 if there is none.
  */
 static int64_t number_at(const char *text, const char **rest)
 {
@@ -229,7 +229,7 @@ int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **res
     return -1;
 }
 
-/* Is `name` what follows a '*' in the row's, with an expert's number in the place of its '#'? */
+/* Does `name` equal the text after '*' in the row's name, with an expert's number for '#'? */
 static bool is_rest_of(const bp_hf_shape *shape, const bp_hf_row *row, const char *pattern,
                        const char *name)
 {
@@ -290,7 +290,7 @@ int hf_file_shape(const hf_tensor *tensor, int64_t shape[3])
     return tensor->dims + (tensor->middle > 0);
 }
 
-/* For a tensor in blocks: floats of a part's run, and where that of block b is. */
+/* For a tensor in blocks: floats of a part's run, and the place of block b's run. */
 static int64_t run_floats(const hf_tensor *tensor, int part)
 {
     return tensor->part_rows[part] * (tensor->dims == 2 ? tensor->shape[1] : 1);
@@ -307,7 +307,7 @@ static int64_t run_at(const hf_tensor *tensor, int64_t b, int part)
     return b * all + before;
 }
 
-/* Their row that is our row r. */
+/* Their row for our row r. */
 static int64_t their_row(const hf_tensor *tensor, int64_t r)
 {
     int64_t half = tensor->pairs / 2, i = tensor->pairs > 0 ? r % tensor->head : 0;

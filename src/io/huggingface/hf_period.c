@@ -1,6 +1,5 @@
-/* A list of config.json with a word a layer, of which each n-th is another one than the rest: the
- * number n; or lists that say which layers are others: with a word a layer, or with the layers
- * themselves. */
+/* Lists of config.json with one word per layer, where every n-th differs from the rest: the number
+ * n. Or lists of the layers that differ: one word per layer, or the layers themselves. */
 #include "base/config/json.h"
 #include "io/huggingface/hf_config_priv.h"
 
@@ -16,7 +15,7 @@ static json_t *word_of(const bp_hf_size *size, bool second)
                   : json_loadb(size->words, (size_t)(bar - size->words), JSON_DECODE_ANY, NULL);
 }
 
-/* Is layer k the other one in each group of n: the last of them, or the first where it leads? */
+/* Is layer k the other one in each group of n: the last of them, or the first if it leads? */
 static bool is_other(int64_t k, int64_t n, bool leads)
 {
     return k % n == (leads ? 0 : n - 1);
@@ -30,8 +29,8 @@ static bool has_period(const bool *other, int64_t layers, int64_t n, bool leads)
     return true;
 }
 
-/* The usual number where it is that, else the least. 0: none is, or the usual number is 0 and no
- * layer is the other one. */
+/* The usual number if it fits, else the smallest that fits; 0 if there is none, or if the usual
+ * number is 0 and no layer differs. */
 static int64_t find_period(const bool *other, int64_t layers, int64_t usual, bool leads)
 {
     if (usual > 0 && has_period(other, layers, usual, leads))

@@ -1,4 +1,4 @@
-/* The sizes of a model of a table: by name, and as expressions of each other. */
+/* The sizes of a table's model: by name, and as expressions of each other. */
 #include "base/err.h"
 #include "io/huggingface/hf_config_priv.h"
 

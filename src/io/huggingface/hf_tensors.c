@@ -1,5 +1,5 @@
-/* The tensors of a Hugging Face folder: which one a row of the table names, and what the others
- * are. Called by hf_import.c. */
+/* The tensors of a Hugging Face folder: those named by rows of the table, and the others. Called by
+ * hf_import.c. */
 #include "base/mem.h"
 #include "io/huggingface/hf_import_priv.h"
 #include "io/huggingface/hf_model_priv.h"
@@ -36,7 +36,7 @@ static const char *older_name(char older[2 * HF_NAME], const bp_hf_table *table,
     return NULL;
 }
 
-/* By the bare name, or an older one. */
+/* Found by the bare name, or an older one. */
 static const bp_safetensor *find_named(const bp_hf_model *model, const char *name,
                                        bp_safetensors **file)
 {
@@ -77,7 +77,7 @@ const bp_safetensor *hf_find_theirs(const bp_hf_model *model, const char *name,
 
 /* ---- the rest of the folder's tensors ---- */
 
-/* Its name in the table, if that ends otherwise now. */
+/* Its name in the table, if its ending has changed. */
 static const char *present_name(char present[2 * HF_NAME], const bp_hf_table *table,
                                 const char *name)
 {
@@ -94,7 +94,7 @@ static const char *present_name(char present[2 * HF_NAME], const bp_hf_table *ta
     return name;
 }
 
-/* One of two names of a tensor is left over. */
+/* One of a tensor's two names is redundant. */
 static bool is_wanted(const bp_hf_model *model, const char *full)
 {
     const bp_hf_table *table = model->shape.table;
@@ -111,7 +111,7 @@ static bool is_wanted(const bp_hf_model *model, const char *full)
            strcmp(hf_find_theirs(model, present, &file)->name, full) == 0;
 }
 
-/* The head must again equal what it is tied to, bit for bit. */
+/* Checks that the head equals its tied tensor, bit for bit. */
 static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
                            const bp_safetensor *head)
 {
@@ -151,7 +151,7 @@ static bool is_buffer(const bp_hf_table *table, const char *rest)
     return false;
 }
 
-/* What config.json calls a size. */
+/* The name of a size in config.json. */
 static const char *their_name(const bp_hf_table *table, const char *ours)
 {
     const bp_hf_size *size = table->sizes;
@@ -166,7 +166,7 @@ static void ignore(bp_hf_model *model, const bp_safetensor *tensor)
     model->ignored[model->report.buffers + model->report.tied_heads] = tensor->name;
 }
 
-/* Is it read in the place of the tensor that it is tied to? */
+/* Is it read in place of its tied tensor? */
 static bool is_in_place_of_tied(const bp_hf_model *model, const bp_safetensor *tensor)
 {
     const bp_hf_table *table = model->shape.table;

@@ -175,7 +175,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*p)->name, (*q)->name);
 }
 
-/* Side by side from the first byte of the data to its last. */
+/* Checks that tensors are adjacent from the first byte of the data to its last. */
 static bp_err check_places(const bp_safetensors *file)
 {
     int64_t end = 0;
@@ -205,8 +205,7 @@ static uint64_t little_endian(const unsigned char *bytes)
     return value;
 }
 
-/* The header's text; *bytes of it. Nothing is allocated before its length was compared with the
- * file's. */
+/* The header's text, of *bytes bytes. Compares its length with the file's before allocating. */
 static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text, size_t *bytes)
 {
     unsigned char length[LENGTH_BYTES];
@@ -247,7 +246,8 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
     return BP_OK;
 }
 
-/* A parsed value takes ten times its text: they are counted before. Commas outside strings do. */
+/* A parsed value takes ten times its text, so values are counted first, by commas outside strings.
+ */
 static bp_err check_values(const bp_safetensors *file, const char *text, size_t bytes)
 {
     int64_t values = 1;
@@ -404,7 +404,7 @@ const char *bp_safetensors_path(const bp_safetensors *file)
 
 /* ---- values ---- */
 
-/* Doubles as the nearest float32, or exactly those of 16 bits. */
+/* Doubles to the nearest float32, or 16-bit floats exactly. */
 static void convert(float *out, const unsigned char *bytes, const char *dtype, int64_t count)
 {
     const bool f16 = strcmp(dtype, "F16") == 0;
@@ -449,7 +449,7 @@ static bp_err read_bytes(const bp_safetensors *file, void *out, int64_t place, i
                : bp_fail_errno(BP_ERR_IO, "can't read", file->path);
 }
 
-/* float32 straight into place, in parts that caches hold until they are checked. */
+/* float32 directly into place, in parts that stay in the cache until checked. */
 bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
                            int64_t count, float *out)
 {

@@ -13,16 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ALIGN       8 /* where the data begins, as the reference writer has it */
+#define ALIGN       8 /* alignment of the data, as in the reference writer */
 #define PART_HALVES 131072
 
 struct bp_safetensors_writer {
     int fd;
     char *path;
     bp_safetensor *tensors; /* as announced; count is set */
-    int64_t count, at;      /* the tensor that is written, and what of it is */
+    int64_t count, at;      /* the tensor being written, and its number of values written */
     int64_t written;
-    int64_t left;  /* values of all that are not written yet */
+    int64_t left;  /* remaining values of all tensors */
     int64_t bytes; /* of all */
 };
 
@@ -54,7 +54,7 @@ static json_t *tensor_json(const bp_safetensor *tensor)
                      (json_int_t)tensor->first, (json_int_t)(tensor->first + tensor->bytes));
 }
 
-/* Its place after those before it. */
+/* Its place after the earlier ones. */
 static bp_err announce(bp_safetensors_writer *writer, const bp_safetensor *spec)
 {
     bp_safetensor *tensor = &writer->tensors[writer->count];
@@ -102,7 +102,7 @@ static bp_err make_header(bp_safetensors_writer *writer, const bp_safetensor *te
     return err;
 }
 
-/* Spaces fill the header up to a multiple of ALIGN. */
+/* Pads the header with spaces to a multiple of ALIGN. */
 static bp_err write_header(const bp_safetensors_writer *writer, const json_t *header)
 {
     static const char spaces[ALIGN] = {' ', ' ', ' ', ' ', ' ', ' ', ' ', ' '};

@@ -1,6 +1,5 @@
-/* The architecture of Bamba: LLaMA's layers, whose positions turn half of a head, with a
- * state-space layer in attention's place in most of them. Dao and Gu 2024, section 7, "Hybrid
- * models". */
+/* The architecture of Bamba: LLaMA's layers with rotary positions on half of each head; in most
+ * layers a state-space layer replaces attention. Dao and Gu 2024, section 7, "Hybrid models". */
 #ifndef BP_MODELS_BAMBA_BAMBA_H
 #define BP_MODELS_BAMBA_BAMBA_H
 

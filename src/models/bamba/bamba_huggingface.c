@@ -16,7 +16,7 @@ static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("32", "4096", "32", "14336", "
                                    BP_HF_TIED("0"),
                                    {0}};
 
-/* Transformers' class turns half of a head, whatever a folder says. */
+/* Transformers' class rotates half of a head, whatever a folder says. */
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"silu\""},
                                          {"attention_bias", "false"},
                                          {"mlp_bias", "false"},

@@ -110,7 +110,7 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
 
 /* ---- blocks ---- */
 
-/* What is a block of the list: of layers there are many. */
+/* The kind of a block of the list: there are many layers. */
 typedef enum part {
     EMBEDDING,
     EMBEDDING_NORM,
@@ -156,8 +156,8 @@ static part part_of(const bp_model_shape *shape, int block)
     return (part)(after < BOUNDARY ? after : after + TRANSFORM - BOUNDARY - boundary_blocks(shape));
 }
 
-/* Beside the states the boundaries of masked spans pass on, to a transform of their own and the
- * same vocabulary. */
+/* Beside the states, the boundaries of masked spans go to a transform of their own and the same
+ * vocabulary. */
 static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     bp_activations out = bp_transformer_block_output(shape, block);
@@ -247,9 +247,9 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                                      : new_rows(network, shape, of));
 }
 
-/* ---- what follows from sizes ---- */
+/* ---- derived from sizes ---- */
 
-/* The vocabulary sees only those tokens of a text that are masked. */
+/* The vocabulary reads only the masked tokens of a text. */
 static double cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
@@ -291,8 +291,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 3 * forward};
 }
 
-/* Embedding, its norm, layers; Hugging Face's RoBERTa pools as a BERT does, except for the
- * names. */
+/* Embedding, its norm, layers; Hugging Face's RoBERTa pools like BERT, under other names. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     return (bp_backbone){.blocks = (int)shape->layers + 2,

@@ -4,11 +4,11 @@
 
 #include "models/family.h"
 
-/** Their own sizes, which the objective of masked words looks at too. */
+/** Their own sizes, which the objective of masked words reads too. */
 typedef struct bp_bert_sizes {
-    int64_t boundary;  /* 1: masked words are found from their spans' boundaries too */
-    int64_t no_pooler; /* 1: it has neither pooler nor a head of next sentences: roberta and
-                          distilbert never have */
+    int64_t boundary; /* 1: masked words are found from their spans' boundaries too */
+    int64_t
+        no_pooler; /* 1: no pooler and no next-sentence head, as always in roberta and distilbert */
 } bp_bert_sizes;
 BP_OWN_SIZES(bp_bert_sizes)
 
@@ -19,7 +19,7 @@ extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_hugging
 /** Loss terms: masked words, whether a text's second part follows its first, and the masked words
  * from the boundaries of their spans. */
 enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE, BP_BERT_BOUNDARY_WORDS };
-/** Of a shape whose sizes are filled in (bp_model_family.fill_defaults). */
+/** Takes a shape whose sizes are filled in (bp_model_family.fill_defaults). */
 static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
 {
     return bp_bert_sizes_of(shape)->no_pooler == 0;
@@ -27,8 +27,7 @@ static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
 
 /** A fault if the context is too short for a masked word. Local. */
 void bp_masked_check_context(const bp_model_shape *shape, bp_config *config);
-/** An example of masked words, in the places of the first stream and the first term:
- * bp_example_maker.make. */
+/** An example of masked words, in the first stream and the first term: bp_example_maker.make. */
 void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                     bp_example *out);
 

@@ -38,7 +38,7 @@ static const bp_hf_size PRETRAINING_SIZES[] = {BERT_SIZES,
                                                {0}},
                         MASKED_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "0"}, {0}};
 
-/* Models with the head of a task. */
+/* Models with a task's head. */
 static const bp_hf_size VALUE_SIZES[] = {BERT_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
                         CLASS_SIZES[] = {BERT_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
                         TAG_SIZES[] = {BERT_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
@@ -122,7 +122,7 @@ static const bp_hf_row CLASS_ROWS[] = {ENCODER("context"), POOLED, OUTCOME, {0}}
                        ROBERTA_TAG_ROWS[] = {ENCODER("context+first_position"), OUTCOME, {0}},
                        ROBERTA_SPAN_ROWS[] = {ENCODER("context+first_position"), SPAN, {0}};
 
-/* Numbers of positions; a second name of the head's bias. */
+/* Position numbers; a second name of the head's bias. */
 static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids",
                                       "cls.predictions.decoder.bias", "lm_head.decoder.bias", NULL},
                          *const HARMLESS[] = {"hidden_dropout_prob",
@@ -138,7 +138,7 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                               NULL},
                          *const HEADS[] = {"cls.", "lm_head.", "classifier.", "qa_outputs.", NULL};
 
-/* Of files that were made from TensorFlow's; and of those that name the head's bias once. */
+/* In files converted from TensorFlow's; and in those that name the head's bias once. */
 static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
                                     {"LayerNorm.bias", "LayerNorm.beta"},
                                     {"cls.predictions.bias", "cls.predictions.decoder.bias"},
@@ -243,7 +243,7 @@ static const bp_hf_size
     DISTILBERT_TAG_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
     DISTILBERT_SPAN_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
-/* How positions begin changes nothing once they are learned. */
+/* The initial values of positions do not matter once they are learned. */
 static const bp_hf_setting DISTILBERT_SETTINGS[] = {{"activation", "\"gelu\""}, {0}};
 static const char *const DISTILBERT_HARMLESS[] =
     {"sinusoidal_pos_embds", "dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout",

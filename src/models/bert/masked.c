@@ -56,7 +56,7 @@ static bool may_be_masked(const masking *m, int64_t t)
     return id != m->rules->sep && id != m->rules->cls && id != m->rules->eod;
 }
 
-/* Does the unit of the token before t hold t too? None does that ends a text. */
+/* Does the unit of the token before t hold t too? A unit that ends a text does not. */
 static bool goes_on(const masking *m, int64_t t)
 {
     const bool *continues = m->rules->continues;
@@ -90,7 +90,7 @@ static int64_t span_units(const bp_example_rules *rules, const bp_rng_key *key, 
     return units;
 }
 
-/* Tokens [first, end) are to be found; as the draw at place `by` says. */
+/* Tokens [first, end) are to be predicted, masked by the draw at place `by`. */
 static void mask(masking *m, int64_t first, int64_t end, int64_t by)
 {
     const bp_example_rules *rules = m->rules;
@@ -120,7 +120,7 @@ static void mask_span(masking *m, int64_t t, int64_t units)
     mask(m, t, end, t);
 }
 
-/* A word that is longer than what is still wanted is left: BERT's rule. The first one is not, so
+/* A word longer than the remaining budget is skipped: BERT's rule. The first one is not skipped, so
  * that each example has something to find: ours. */
 static void mask_word(masking *m, int64_t t, bool first)
 {
@@ -156,7 +156,7 @@ static void mask_text(masking *m, const bp_rng_key *length)
     }
 }
 
-/* A word from its span's boundaries: all but those far from the span's begin. */
+/* Predict words from their span's boundaries, but for those far from the span's start. */
 static void ask_boundaries(const int32_t *targets, int32_t *boundaries, int64_t T)
 {
     int64_t number = 0;
@@ -167,7 +167,7 @@ static void ask_boundaries(const int32_t *targets, int32_t *boundaries, int64_t 
     }
 }
 
-/* [CLS], T - 2 tokens as they follow each other, texts parted by what ends them, [SEP]. */
+/* [CLS], T - 2 consecutive tokens, texts separated by their end-of-document tokens, [SEP]. */
 void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                     bp_example *out)
 {
@@ -206,8 +206,7 @@ typedef struct pair {
     int32_t target; /* 0: the second follows; 1: it does not; -1: one is empty */
 } pair;
 
-/* Where B begins in `other`: one of the sentences with `wanted` tokens from there on, or the first.
- */
+/* Where B begins in `other`: a sentence with `wanted` tokens from there on, or the first. */
 static const int32_t *draw_start(const bp_document *other, const bp_rng_key *key, int64_t wanted,
                                  int64_t *there)
 {
@@ -220,8 +219,8 @@ static const int32_t *draw_start(const bp_document *other, const bp_rng_key *key
     return other->tokens + other->starts[first];
 }
 
-/* Lengths must not say whether B follows: both kinds of B begin with a sentence, are cut within
- * one, and have the same length, which both texts can give. (In BERT's own program both kinds go
+/* Lengths must not say whether B follows: both kinds of B begin with a sentence, are cut inside
+ * one, and have the same length, which both texts can provide. (In BERT's own program both kinds go
  * beyond the window, and are cut to it.) A run of one sentence is followed by nothing. */
 static pair choose_pair(const bp_document *run, const bp_rng_key *key, int64_t most)
 {

@@ -21,8 +21,7 @@
 #define NORM(theirs, ours)                                                                         \
     VECTOR(theirs ".weight", "width", ours ".gain"), VECTOR(theirs ".bias", "width", ours ".bias")
 
-/* No position has a parameter: files say of what length the texts of a training were, if they do.
- */
+/* Positions have no parameters: files have the length of training texts, if anything. */
 static const bp_hf_size SIZES[] = {
     {"layers", "n_layer", NULL, .older = "num_hidden_layers", .absent = "2"},
     {"width", "hidden_size", NULL, .older = "n_embed", .absent = "64"},
@@ -64,7 +63,7 @@ static const bp_hf_row ROWS[] = {
 
 static const char *const BUFFERS[] = {"", NULL}, *const HEAD[] = {"lm_head.", NULL};
 
-/* How the products of a training were cut and rounded. */
+/* How training partitioned and rounded its matrix products. */
 static const char *const HARMLESS[] = {
     "hidden_dropout", "attention_dropout",     "pretraining_tp",
     "slow_but_exact", "masked_softmax_fusion", "bias_dropout_fusion",

@@ -1,5 +1,5 @@
-/* The architecture of DeBERTa-v2 and DeBERTaV3: BERT's layers, whose scores go by content and by
- * distance apart. He et al. 2021, "DeBERTa"; He et al. 2023, "DeBERTaV3". */
+/* The architecture of DeBERTa-v2 and DeBERTaV3: BERT's layers, whose scores have separate terms for
+ * content and distance. He et al. 2021, "DeBERTa"; He et al. 2023, "DeBERTaV3". */
 #ifndef BP_MODELS_DEBERTA_DEBERTA_H
 #define BP_MODELS_DEBERTA_DEBERTA_H
 
@@ -12,9 +12,9 @@ typedef struct bp_deberta_sizes {
     int64_t distance;
     int64_t other_projections; /* 1: distances have matrices of their own */
     int64_t no_norm;           /* 1: their table has no norm */
-    int64_t convolution;       /* taps of the convolution beside layer 0; 0: there is none */
-    int64_t groups;            /* of it */
-    int64_t activation;        /* of it: a number in BP_DEBERTA_ACTIVATIONS */
+    int64_t convolution;       /* taps of the convolution beside layer 0; 0 if there is none */
+    int64_t groups;            /* groups of the convolution */
+    int64_t activation;        /* of the convolution: a number in BP_DEBERTA_ACTIVATIONS */
 } bp_deberta_sizes;
 BP_OWN_SIZES(bp_deberta_sizes)
 

@@ -39,7 +39,7 @@ static const bp_hf_size
     TAG_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
     SPAN_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
-/* Both ways of distances; an older form of the list is one text, with a bar. */
+/* Both directions of distances; older files have the list as one string, with a bar. */
 static const bp_hf_setting SETTINGS[] = {
     {"hidden_act", "\"gelu\""},
     {"pooler_hidden_act", "\"gelu\""},
@@ -153,7 +153,7 @@ static void fill(bp_hf_shape *shape, bool written)
     }
 }
 
-/* Its result is as long as the text only with as many places on either side. */
+/* Its result is as long as the text only if both sides are padded equally. */
 static bp_err check_convolution(const bp_hf_shape *shape, const char *path)
 {
     int64_t taps = bp_hf_size_of(shape, "convolution");

@@ -10,9 +10,9 @@
 
 #include <string.h>
 
-#define QUARTER 4 /* of the discriminator's width and heads, the generator's */
+#define QUARTER 4 /* the generator's part of the discriminator's width and heads */
 
-/* Streams of dropout masks: the generator's and the second embedding's are apart. */
+/* Streams of dropout masks: the generator's and the second embedding's are separate. */
 #define GENERATOR_DROPOUT ((int64_t)1 << 32)
 #define REPLACED_DROPOUT  ((int64_t)1 << 33)
 
@@ -114,7 +114,7 @@ static void fill_defaults(bp_model_shape *shape)
     own->generator_inner = bp_given_or(own->generator_inner, 4 * own->generator_width);
 }
 
-/* The generator is a stack as the discriminator is, of its own sizes. */
+/* The generator is a stack like the discriminator, with its own sizes. */
 static bp_model_shape generator_of(const bp_model_shape *shape)
 {
     const bp_electra_sizes *own = bp_electra_sizes_of(shape);
@@ -128,7 +128,7 @@ static bp_model_shape generator_of(const bp_model_shape *shape)
     return out;
 }
 
-/* The checks of Transformers, of the generator's sizes too: said by its own names. */
+/* Transformer checks for the generator's sizes too, under its own names. */
 static void check_generator(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     int64_t C = bp_electra_sizes_of(shape)->generator_width,
@@ -254,7 +254,7 @@ static int blocks(const bp_model_shape *shape)
     return count;
 }
 
-/* What block `block` is, and the how manieth of its kind. */
+/* The kind of block `block`, and its index among that kind. */
 static part part_of(const bp_model_shape *shape, int block, int *number)
 {
     part of = EMBEDDING;
@@ -332,8 +332,8 @@ static bp_block *new_generator_layer(bp_network *network, const bp_model_shape *
     return bp_transformer_new_layer(network, &layer);
 }
 
-/* What is done to rows by themselves: the norms after the embeddings, which are one and the same,
- * projections, the transform before the vocabulary, and the layer before the judge. */
+/* Row-wise blocks: the norms after the embeddings, which are one and the same, projections, the
+ * transform before the vocabulary, and the layer before the discriminator's head. */
 static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
 {
     int64_t E = bp_electra_sizes_of(shape)->embedding, C = shape->width,
@@ -422,7 +422,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int bloc
                                                        : new_rows(network, shape, of));
 }
 
-/* ---- what follows from sizes ---- */
+/* ---- derived from sizes ---- */
 
 static double cost(const bp_model_shape *shape, int block)
 {
@@ -479,8 +479,8 @@ static const bp_block_list BLOCK_LIST = {
     .count = blocks,
     .are = "embeddings, generator, discriminator",
     /* The discriminator reads what the generator drew in the same pass, and both read the
-     * embeddings in the middle of the list of blocks: of shared tables only the first and the last
-     * stage may have one. */
+       embeddings in the middle of the list of blocks. But only the first and the last stage may
+       have a shared table. */
     .one_stage = true,
     .cost = cost,
     .backbone = backbone,

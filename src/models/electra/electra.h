@@ -1,5 +1,5 @@
-/* ELECTRA: a generator that fills in masked tokens, and a discriminator that finds those that are
- * not the text's, trained together. */
+/* ELECTRA: a generator that fills in masked tokens, and a discriminator that finds those that were
+ * replaced, trained together. */
 #ifndef BP_MODELS_ELECTRA_ELECTRA_H
 #define BP_MODELS_ELECTRA_ELECTRA_H
 
@@ -12,7 +12,7 @@ typedef struct bp_electra_sizes {
     int64_t part; /* bp_electra_part */
 } bp_electra_sizes;
 BP_OWN_SIZES(bp_electra_sizes)
-/** What of it a model has: a folder of Hugging Face has one of both. */
+/** Which part a model has: a folder of Hugging Face has one of the two. */
 typedef enum bp_electra_part {
     BP_ELECTRA_BOTH,
     BP_ELECTRA_GENERATOR,
@@ -31,8 +31,8 @@ enum { BP_ELECTRA_WORDS, BP_ELECTRA_REPLACED };
 /** Examples of masked models; the second term's targets are the text's own tokens. */
 extern const bp_objective bp_objective_replaced;
 
-/** bp_model_family.half, bp_folder_form.is and .read: folders of both, generator/ and
- * discriminator/, as Hugging Face has each. */
+/** bp_model_family.half, bp_folder_form.is and .read: folders with generator/ and discriminator/,
+ * each in Hugging Face's format. */
 json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name);
 bool bp_electra_folder_is(const char *path);
 bp_err bp_electra_folder_read(const bp_model_family *family, bp_model_folder *out, const char *path,

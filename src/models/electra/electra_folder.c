@@ -1,5 +1,5 @@
-/* Both halves of ELECTRA in one folder, generator/ and discriminator/, as Hugging Face has each.
- * Called by electra.c. */
+/* Both halves of ELECTRA in one folder, generator/ and discriminator/, each in Hugging Face's
+ * format. Called by electra.c. */
 #include "models/electra/electra.h"
 
 #include "base/config/json.h"
@@ -13,7 +13,7 @@
 static const char *const HALVES[] = {"generator", "discriminator"};
 enum { GENERATOR, DISCRIMINATOR, HALF_COUNT };
 
-/* The sizes that a half has for itself, by both names that they have in a "model" object. */
+/* A half's own sizes, under both names that a "model" object has for them. */
 static const char *const OWN[][2] = {{"layers", "generator_layers"},
                                      {"width", "generator_width"},
                                      {"heads", "generator_heads"},
@@ -50,7 +50,7 @@ bool bp_electra_folder_is(const char *path)
     return both;
 }
 
-/* Both folders; our tensors are the discriminator's, and those of the generator that it has not. */
+/* Both folders; our tensors are the discriminator's, and those that only the generator has. */
 typedef struct reader {
     bp_hf_model *half[HALF_COUNT];
     bp_slice *slices;
@@ -86,7 +86,7 @@ static int64_t find_slice(const bp_slice *slices, int64_t count, const char *nam
     return -1;
 }
 
-/* The embeddings are one: their values must be the same. */
+/* The embeddings are shared: their values must be the same. */
 static bp_err compare(reader *self, const bp_slice *a, int64_t a_index, const bp_slice *b,
                       int64_t b_index, const char *path)
 {

@@ -1,5 +1,5 @@
-/* ELECTRA's objective: examples of masked models, whose text the discriminator is asked for. Called
- * by electra.c. */
+/* ELECTRA's objective: examples of masked models, whose original text is the discriminator's
+ * target. Called by electra.c. */
 #include "models/bert/bert.h"
 #include "models/electra/electra.h"
 

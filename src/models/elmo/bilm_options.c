@@ -74,7 +74,7 @@ static bp_err read_cnn(bp_model_shape *shape, const json_t *cnn, const char *pat
                                         : bilm_refuse(path, "\"char_cnn.n_highway\"", "not 1 to 8");
 }
 
-/* One that is null or not there clips nothing. */
+/* A missing or null value clips nothing. */
 static double clip_of(const json_t *lstm, const char *name)
 {
     double clip = json_number_value(json_object_get(lstm, name));

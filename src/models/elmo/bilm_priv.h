@@ -18,10 +18,10 @@ typedef enum bilm_form {
     BILM_TRANSPOSED,
     BILM_GATES,     /* ours [4 H][ins] are rows [first_row, first_row + ins) of theirs [..][4 H] */
     BILM_GATE_BIAS, /* [4 H] */
-    BILM_SPELLED    /* in no file of theirs: the characters of the words */
+    BILM_SPELLED    /* not in bilm-tf's files: the characters of the words */
 } bilm_form;
 
-/* One of our tensors, and the dataset that it is of. */
+/* One of our tensors, and the dataset that it comes from. */
 typedef struct bilm_tensor {
     char ours[96], theirs[96];
     int dims, their_dims;
@@ -29,7 +29,7 @@ typedef struct bilm_tensor {
     bilm_form form;
     int64_t first_row;
     int64_t place;   /* of its dataset in memory that holds all of them */
-    bool again;      /* another tensor before this one is of the same dataset */
+    bool again;      /* another tensor before this one comes from the same dataset */
     bool is_softmax; /* bilm-tf writes none */
 } bilm_tensor;
 
@@ -39,9 +39,10 @@ typedef struct bilm_tensors {
     int64_t floats; /* of all datasets */
 } bilm_tensors;
 
-/** Those of a model, in the order of their names. Owns: the list is the caller's, bp_free(). */
+/** The tensors of a model, in the order of their names. Owns: the list is the caller's, bp_free().
+ */
 bilm_tensors bilm_tensors_of(const bp_model_shape *shape);
-/** Fill ours from their dataset, or their dataset from ours; not of BILM_SPELLED. */
+/** Fill our tensor from their dataset, or their dataset from it; not for BILM_SPELLED. */
 void bilm_take(float *ours, const float *theirs, const bilm_tensor *of);
 void bilm_give(float *theirs, const float *ours, const bilm_tensor *of);
 

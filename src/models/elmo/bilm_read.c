@@ -17,12 +17,12 @@
 #define LEAST_SECONDS 30
 
 typedef struct reader {
-    char *options, *weights, *words, *tokenizer; /* paths; the last two NULL: none there */
+    char *options, *weights, *words, *tokenizer; /* paths; the last two NULL if absent */
     bp_model_shape shape;
     bilm_tensors tensors;
     float *values;  /* [tensors.floats] of all datasets, shared with the child */
     float *spelled; /* [V + 1][BP_WORD_CHARACTERS] */
-    float *made;    /* of the tensor that was asked for last */
+    float *made;    /* values of the tensor fetched last */
     int64_t made_floats;
     bp_slice *slices;
 } reader;
@@ -41,7 +41,7 @@ static bool ends_with(const char *text, const char *end)
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
-/* Files of released models have names before these ends. */
+/* Files of released models have names ending in these. */
 static bp_err find_files(reader *self, const char *folder)
 {
     char **names = NULL;
@@ -88,8 +88,8 @@ bool bilm_is(const char *folder)
 
 /* ---- words ---- */
 
-/* Those of the folder itself are as many as its options say; --tokenizer may give a model without a
- * softmax other words. */
+/* The folder's own words are as many as its options say; --tokenizer may provide other words for a
+ * model without a softmax. */
 static bp_err check_words(const reader *self, int64_t words)
 {
     int64_t stated = self->shape.vocab_size;
@@ -155,7 +155,7 @@ static bp_err read_weights(void *context, void *result)
     return err;
 }
 
-/* Memory that the child fills. */
+/* Memory shared with the child, which fills it. */
 static bp_err map_values(reader *self)
 {
     void *at = mmap(NULL, (size_t)self->tensors.floats * sizeof *self->values,

@@ -169,7 +169,7 @@ bilm_tensors bilm_tensors_of(const bp_model_shape *shape)
 
 /* ---- values ---- */
 
-/* The place of our gate among theirs: i, f, g, o among i, j, f, o. */
+/* The index of our gate in their order: i, f, g, o among i, j, f, o. */
 static int64_t their_gate(int64_t gate)
 {
     static const int64_t PLACE[GATES] = {0, 2, 1, 3};
@@ -177,7 +177,7 @@ static int64_t their_gate(int64_t gate)
     return PLACE[gate];
 }
 
-/* The place in their dataset of our element. */
+/* The index of our element in their dataset. */
 static int64_t place_of(const bilm_tensor *of, int64_t row, int64_t column)
 {
     int64_t rows = of->shape[0], H = rows / GATES, column_of_gates;

@@ -1,8 +1,8 @@
 /* The family of ELMo: words spelled by convolutions over their characters, projected LSTMs forward
  * and backward, one softmax for both. Each direction is a stream, an item of the activations and a
  * term of the loss. The forward direction's state is carried from window to window of a batch slot;
- * the backward one begins anew at each window's end, as what follows the window is read after it.
- * Called by bilm_options.c and bilm_write.c. */
+ * the backward one begins anew at each window's end, because the text after the window is read
+ * later. Called by bilm_options.c and bilm_write.c. */
 #include "models/elmo/elmo.h"
 
 #include "models/elmo/bilm_priv.h"
@@ -15,7 +15,7 @@
 #define CHARACTER_WIDTH 16 /* of bilm-tf */
 #define HIGHWAYS        2
 #define CLIP            3.0
-#define SPELLED_PLACES  10 /* of an average word, for costs: what follows its end is cheap */
+#define SPELLED_PLACES  10 /* characters of an average word, for costs: padding is cheap */
 
 static const bp_model_size SIZES[] = {
     {.name = "layers", .at = BP_SIZE_AT(layers)},
@@ -110,7 +110,7 @@ static void fill_defaults(bp_model_shape *shape)
     own->projection_clip = own->projection_clip > 0 ? own->projection_clip : CLIP;
 }
 
-/* The first width of filters that is wider than a word; 0: none is. */
+/* The first width of filters that is wider than a word; 0 if there is none. */
 static int64_t too_wide(const bp_model_shape *shape)
 {
     for (int k = 0; k < BP_MODEL_PAIRS; k++)
@@ -202,13 +202,13 @@ static int blocks_of(const bp_model_shape *shape)
     return 2 * (int)shape->layers + 2;
 }
 
-/* The words, in both directions, and what each pair of layers leaves (bilm-tf's order). */
+/* The words, in both directions, and the output of each pair of layers (bilm-tf's order). */
 static bp_state_form states(const bp_model_shape *shape)
 {
     return (bp_state_form){.layers = shape->layers + 1, .columns = 2 * projection_of(shape)};
 }
 
-/* The forward direction reads the end of the text before, the backward one the end of its own. */
+/* The forward direction reads the end of the text before, the backward one the end of this one. */
 static bool state_part(const bp_model_shape *shape, int block, const char *what, bp_state_part *out)
 {
     int direction = strcmp(what, "backward") == 0 ? BP_ELMO_BACKWARD : BP_ELMO_FORWARD;
@@ -339,8 +339,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- the objective ---- */
 
-/* A window of T+1 tokens: the forward direction reads the first T and is asked for the next one,
- * the backward direction reads the last T and is asked for the one before. */
+/* A window of T+1 tokens: the forward direction reads the first T and predicts the next one; the
+ * backward direction reads the last T and predicts the one before. */
 static void make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                  bp_example *out)
 {

@@ -14,13 +14,13 @@ typedef struct bp_elmo_sizes {
 } bp_elmo_sizes;
 BP_OWN_SIZES(bp_elmo_sizes)
 
-/** Items of the activations, streams of the batch, terms of the objective: a direction each. */
+/** Items of the activations, streams of the batch, terms of the objective: one per direction. */
 enum { BP_ELMO_FORWARD, BP_ELMO_BACKWARD };
 
-/** How a word that the vocabulary lacks is spelled, independent of its token's name (bilm-tf). */
+/** The spelling of an unknown word, independent of its token's name (bilm-tf). */
 #define BP_ELMO_UNKNOWN "<UNK>"
 
-/** Filters of all widths together. */
+/** Total number of filters. */
 static inline int64_t bp_elmo_filters(const bp_model_shape *shape)
 {
     int64_t filters = 0;

@@ -1,5 +1,5 @@
 /* The family of feed-forward language models: the vectors of the order - 1 words before a word, one
- * layer of tanh units, a head with a bias, and on request direct connections from the vectors to
+ * layer of tanh units, a head with a bias, and optionally direct connections from the vectors to
  * the head: y = b + W x + U tanh(d + H x). Source: Bengio et al. 2003, "A Neural Probabilistic
  * Language Model", section 2, equation 1. */
 #include "models/feedforward/feedforward.h"
@@ -54,7 +54,7 @@ static int64_t embedding_of(const bp_model_shape *shape)
     return bp_feedforward_sizes_of(shape)->embedding;
 }
 
-/* Numbers that the layer reads of a row: the vectors of its words. */
+/* Width of the layer's input: the vectors of a row's words. */
 static int64_t inputs_of(const bp_model_shape *shape)
 {
     return (bp_feedforward_sizes_of(shape)->order - 1) * embedding_of(shape);

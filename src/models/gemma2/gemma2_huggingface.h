@@ -27,7 +27,7 @@
     {                                                                                              \
         "use_bidirectional_attention", "null|false"                                                \
     }
-/** hidden_act is the older name of hidden_activation, and says "gelu" where that is meant. */
+/** hidden_act is the older name of hidden_activation; its "gelu" means "gelu_pytorch_tanh". */
 #define BP_HF_GEMMA_HARMLESS "attention_dropout", "cache_implementation", "hidden_act"
 #define BP_HF_GEMMA_NORMS                                                                          \
     BP_HF_NORM("input_layernorm", "h.*.ln1.gain"),                                                 \

@@ -1,5 +1,5 @@
-/* Gemma 3's text model as Hugging Face folders hold it; of files with a vision model it is what is
- * under text_config, and named language_model. */
+/* Gemma 3's text model as Hugging Face folders hold it; in files with a vision model, the part
+ * under text_config, whose tensors are named language_model. */
 #include "models/gemma3/gemma3.h"
 
 #include "models/gemma2/gemma2_huggingface.h"

@@ -7,7 +7,7 @@
 static const bp_stack STACK = {
     .position_std = BP_TRANSFORMER_STD / 2, .tied = true, .keeps_words = true};
 
-/* What GPT-2 has no choice of is written only where it is chosen. */
+/* Options that GPT-2 itself does not have are written only where they are chosen. */
 static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_STACK_CONTEXT,
                                       BP_POSITIONS_SIZE,

@@ -1,6 +1,5 @@
-/* The architecture of GPT-NeoX and Pythia: attention and MLP beside each other, rotary positions of
- * a part of each head, the exact GELU, a head of its own. Black et al. 2022; Biderman et al.
- * 2023. */
+/* The architecture of GPT-NeoX and Pythia: parallel attention and MLP, rotary positions on a part
+ * of each head, the exact GELU, a head of its own. Black et al. 2022; Biderman et al. 2023. */
 #ifndef BP_MODELS_GPT_NEOX_GPT_NEOX_H
 #define BP_MODELS_GPT_NEOX_GPT_NEOX_H
 

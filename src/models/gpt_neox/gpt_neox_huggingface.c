@@ -66,7 +66,7 @@ static const bp_hf_row ROWS[] = {
     {"embed_out.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
-/* Masks, and what rotary positions are made of. */
+/* Masks, and the buffers of rotary positions. */
 static const char *const BUFFERS[] = {"attention.bias", "attention.masked_bias",
                                       "attention.rotary_emb.inv_freq", NULL},
                          *const HEAD[] = {"embed_out.", NULL};

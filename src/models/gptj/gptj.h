@@ -1,6 +1,5 @@
-/* The architecture of GPT-J: attention and MLP beside each other, which read the same norm, rotary
- * positions of a part of each head, biases only in the MLP and of the logits. Wang and Komatsuzaki
- * 2021. */
+/* The architecture of GPT-J: parallel attention and MLP that share a norm, rotary positions on a
+ * part of each head, biases only in the MLP and on the logits. Wang and Komatsuzaki 2021. */
 #ifndef BP_MODELS_GPTJ_GPTJ_H
 #define BP_MODELS_GPTJ_GPTJ_H
 

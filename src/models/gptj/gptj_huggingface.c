@@ -1,5 +1,5 @@
-/* GPT-J as Hugging Face folders hold it: every weight [out, in], as ours; the numbers of a head
- * that turn together are side by side there. */
+/* GPT-J as Hugging Face folders hold it: every weight [out, in], as ours; the two numbers of a
+ * rotated pair are adjacent there. */
 #include "models/gptj/gptj.h"
 
 #define SIZE(ours, theirs, is)                                                                     \

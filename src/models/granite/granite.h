@@ -1,5 +1,5 @@
-/* The architecture of Granite: LLaMA's, with multipliers of the embedding, of scores, of branches
- * and of logits. Granite Team 2024, "Granite 3.0 Language Models", after Yang et al. 2022, "Tensor
+/* The architecture of Granite: LLaMA's, with multipliers on the embedding, scores, branches and
+ * logits. Granite Team 2024, "Granite 3.0 Language Models", after Yang et al. 2022, "Tensor
  * Programs V". */
 #ifndef BP_MODELS_GRANITE_GRANITE_H
 #define BP_MODELS_GRANITE_GRANITE_H

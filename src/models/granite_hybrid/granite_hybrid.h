@@ -1,5 +1,5 @@
-/* The architecture of Granite 4.0's hybrids: Granite's, with a state-space layer in attention's
- * place in most layers. Dao and Gu 2024, section 7, "Hybrid models". */
+/* The architecture of Granite 4.0's hybrids: Granite's; in most layers a state-space layer replaces
+ * attention. Dao and Gu 2024, section 7, "Hybrid models". */
 #ifndef BP_MODELS_GRANITE_HYBRID_GRANITE_HYBRID_H
 #define BP_MODELS_GRANITE_HYBRID_GRANITE_HYBRID_H
 

@@ -1,4 +1,5 @@
-/* Granite 4.0's hybrids as Hugging Face folders hold them; those with experts have others. */
+/* Granite 4.0's hybrids as Hugging Face folders hold them; hybrids with experts have other names.
+ */
 #include "models/granite_hybrid/granite_hybrid.h"
 
 #include "models/stack/stack_huggingface.h"
@@ -32,7 +33,7 @@ static const bp_hf_setting SETTINGS[] = {{"num_local_experts", "0", .absent = "8
                                          {"normalization_function", "\"rmsnorm\""},
                                          {0}};
 
-/* What concerns experts, of which there are none, and how the scan is computed and begins. */
+/* Keys of experts, which these models do not have, and of how the scan is computed and begins. */
 static const char *const HARMLESS[] = {"attention_dropout",    "intermediate_size",
                                        "num_experts_per_tok",  "output_router_logits",
                                        "router_aux_loss_coef", "mamba_chunk_size",

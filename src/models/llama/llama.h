@@ -1,6 +1,6 @@
-/* The architecture of LLaMA: pre-norm layers with norms by the root mean square, rotary positions,
- * grouped heads of keys and values, SwiGLU, a head of its own or tied. Touvron et al. 2023; Mistral
- * and Qwen2 are of it too. */
+/* The architecture of LLaMA: pre-norm layers with RMS norms, rotary positions, grouped heads of
+ * keys and values, SwiGLU, a tied head or one of its own. Touvron et al. 2023; also that of Mistral
+ * and Qwen2. */
 #ifndef BP_MODELS_LLAMA_LLAMA_H
 #define BP_MODELS_LLAMA_LLAMA_H
 

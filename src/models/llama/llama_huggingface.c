@@ -96,10 +96,10 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  BP_HF_ENDS,
                                  {0}};
 
-/* Of the first conversions. */
+/* In the first conversions. */
 static const char *const OLDER[] = {"LLaMAForCausalLM", NULL};
 
-/* Without a window no layer differs. */
+/* Without a window all layers are alike. */
 static void derive_mistral(bp_hf_shape *shape, bool written)
 {
     bp_rope_hf_derive(shape, written);
@@ -124,5 +124,5 @@ static const bp_hf_table LLAMA = TABLE("llama", "Llama", LLAMA_SIZES, LLAMA_SETT
                          QWEN2 = TABLE("qwen2", "Qwen2", QWEN2_SIZES, QWEN2_SETTINGS,
                                        QWEN2_HARMLESS, bp_rope_hf_derive);
 
-/* A model goes out as the first of these that it is. */
+/* A model is exported as the first of these that it is. */
 const bp_hf_table *const bp_llama_huggingface[] = {&LLAMA, &MISTRAL, &QWEN2, NULL};

@@ -1,5 +1,5 @@
-/* The family of Mamba-2: a stack of state-space layers, with a state of one size for a text of any
- * length. Dao and Gu 2024. */
+/* The family of Mamba-2: a stack of state-space layers, whose state has one size for any length of
+ * text. Dao and Gu 2024. */
 #ifndef BP_MODELS_MAMBA2_MAMBA2_H
 #define BP_MODELS_MAMBA2_MAMBA2_H
 

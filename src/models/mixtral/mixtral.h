@@ -1,4 +1,4 @@
-/* The architecture of Mixtral: LLaMA's, with experts in the place of each MLP, whose shares are
+/* The architecture of Mixtral: LLaMA's, with experts in place of each MLP, whose gate weights are
  * divided by their sum. Jiang et al. 2024, "Mixtral of Experts". */
 #ifndef BP_MODELS_MIXTRAL_MIXTRAL_H
 #define BP_MODELS_MIXTRAL_MIXTRAL_H

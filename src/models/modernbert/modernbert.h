@@ -1,5 +1,5 @@
 /* The architecture of ModernBERT: an encoder with norms before its branches, rotary positions, a
- * GEGLU, no biases, and windows of both sides in most layers. Warner et al. 2024, "Smarter, Better,
+ * GEGLU, no biases, and two-sided windows in most layers. Warner et al. 2024, "Smarter, Better,
  * Faster, Longer". */
 #ifndef BP_MODELS_MODERNBERT_MODERNBERT_H
 #define BP_MODELS_MODERNBERT_MODERNBERT_H

@@ -108,7 +108,7 @@ static const bp_hf_row ROWS[] =
     "{\"attention_dropout\": 0.0, \"embedding_dropout\": 0.0, \"mlp_dropout\": 0.0,"               \
     " \"classifier_dropout\": 0.0, \"torch_dtype\": \"float32\"}"
 
-/* Heads turn pairs. */
+/* Rotary positions need an even head width. */
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
     int64_t D = bp_hf_size_of(shape, "head_width");

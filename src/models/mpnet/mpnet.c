@@ -63,7 +63,7 @@ static void fill_defaults(bp_model_shape *shape)
     own->distance = bp_given_or(own->distance, DISTANCE);
 }
 
-/* Buckets are halved by sides, and these by exact distances. */
+/* Half of the buckets for each side; half of those for exact distances. */
 static bool fits(const bp_model_shape *shape)
 {
     int64_t buckets = bp_given_or(bp_mpnet_sizes_of(shape)->buckets, BUCKETS);

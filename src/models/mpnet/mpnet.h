@@ -1,5 +1,5 @@
-/* The architecture of MPNet: BERT's layers, whose scores get what goes by the bucket of a distance,
- * from one table of all layers. Song et al. 2020, "MPNet". */
+/* The architecture of MPNet: BERT's layers, whose scores have a bias per bucket of distance, from
+ * one table shared by all layers. Song et al. 2020, "MPNet". */
 #ifndef BP_MODELS_MPNET_MPNET_H
 #define BP_MODELS_MPNET_MPNET_H
 

@@ -76,7 +76,7 @@ static const bp_hf_row ROWS[] =
                                      {0}},
                        SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
-/* Numbers of positions; a second name of the head's bias. */
+/* Position numbers; a second name of the head's bias. */
 static const char *const BUFFERS[] = {"embeddings.position_ids", "lm_head.decoder.bias", NULL},
                          *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_dropout_prob",
                                               "classifier_dropout", NULL},

@@ -1,4 +1,4 @@
-/* Decoding with a network: what it takes, planned and allocated once. Called by network_model.c;
+/* Decoding with a network: its memory, planned and allocated once. Called by network_model.c;
  * decoding_step.c runs the steps. */
 #include "models/network/decoding_priv.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define PIECE_ROWS 256 /* of a long prompt that are on their way at once */
+#define PIECE_ROWS 256 /* of a long prompt, in flight at once */
 
 int decoding_blocks(const network_model *model)
 {
@@ -100,7 +100,7 @@ static void lay_last(network_decoding *self, bp_arena *arena)
     last->mixed = take(arena, slots, sizeof *last->mixed);
 }
 
-/* Lays all memory out, or counts it. False: this model can't continue sequences. */
+/* Lays out all memory, or counts it. False: this model can't continue sequences. */
 static bool lay_out(network_decoding *self, bp_arena *arena)
 {
     const network_model *model = (const network_model *)self->face.lm;
@@ -174,7 +174,7 @@ int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int6
     return (int64_t)arena.used_bytes;
 }
 
-/* What one rank can do by itself. */
+/* What one rank does without communication. */
 static bp_err reserve(network_decoding *self)
 {
     const network_model *model = (const network_model *)self->face.lm;

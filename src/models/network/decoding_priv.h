@@ -8,17 +8,17 @@
 /* Sequences that grow together. */
 typedef struct decoding_group {
     float **caches;  /* [blocks of this stage] */
-    int32_t *cells;  /* [slots][capacity] whose memory in the caches has a sequence's position */
+    int32_t *cells;  /* [slots][capacity] whose cache memory holds a sequence's position */
     int32_t *fed;    /* [slots] positions of each */
     int32_t *tokens; /* [slots][capacity] of each cell, where sequences may be computed anew; else
                         NULL */
-    int32_t *state;  /* [slots] whose place has a sequence's state, in blocks that keep but one */
-    int32_t *source_of, *source_ends; /* [slots] which source a sequence is for, and a source's last
-                                         place */
-    bool shared; /* a sequence has gone on from another one: cells may be others' */
+    int32_t *state;  /* [slots] whose place holds a sequence's state, in blocks that keep only one
+                        state */
+    int32_t *source_of, *source_ends; /* [slots] a sequence's source, a source's last place */
+    bool shared; /* a sequence has continued another one: its cells may belong to others */
 } decoding_group;
 
-/* What the last stage works on: of the slots that are fed, one after another. */
+/* What the last stage works on: the slots with tokens, one after another. */
 typedef struct last_work {
     float *states, *hidden; /* [slots][C] before and after the last norm */
     float *logits;          /* [slots][V here] */
@@ -35,9 +35,9 @@ typedef struct network_decoding {
     decoding_group *groups;
     int64_t most_rows; /* of a piece; of states, filled up: */
     int64_t most_lasts;
-    int32_t *cells, *fed, *state;        /* as a group's: where the next table is made */
+    int32_t *cells, *fed, *state;        /* as in a group: the next table is made here */
     int32_t *states_from, *states_to;    /* [slots] of a piece (bp_continuation) */
-    int32_t *used;                       /* [slots] cells of a position that others use */
+    int32_t *used;                       /* [slots] cells of a position in use by other slots */
     int32_t *ends;                       /* [slots] positions that each slot has after the step */
     int32_t *tokens, *positions, *slots; /* [most_rows] of a piece */
     int32_t *source_slots,
@@ -51,15 +51,17 @@ typedef struct network_decoding {
     char *memory; /* all of it */
 } network_decoding;
 
-/** Blocks of this stage that rows go through: the head is asked only for the last of them. */
+/** Blocks of this stage that rows go through: the head reads only the last of them. */
 int decoding_blocks(const network_model *model);
-/** `rows` padded for the products, where each number of rows is prepared at its first use. */
+/** `rows` padded for the products, whose kernels are prepared for each number of rows at first use.
+ */
 int64_t decoding_filled_rows(const network_model *model, int64_t rows);
 /** A pass over rows of several sequences. */
 bp_pass decoding_pass(const int32_t *tokens, int64_t rows);
 /** A pass that reads a source. */
 bp_pass decoding_source_pass(const int32_t *tokens, int64_t places);
-/** Runs each shape of product once, so that a step makes none. Collective over mesh->tensor. */
+/** Runs each shape of matrix product once, so that a step prepares none. Collective over
+ * mesh->tensor. */
 void decoding_warm_up(network_decoding *self);
 
 /* See bp_model_ops. */

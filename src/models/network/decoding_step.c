@@ -1,12 +1,12 @@
 /* A step of decoding with a network.
  *
- * The step's tokens go through the pipeline as rows of one pass, piece by piece, for any sequences.
- * A table of cells says where a sequence's positions are in the caches: position p of sequence s is
- * in the memory of sequence cells[s][p]. So sequences that share their past share its memory, and
- * to go on from another one copies a line of the table. A new position takes a cell that no other
- * sequence uses: there are as many as sequences, and the others use one less at most. A block that
- * keeps only one state of a sequence, for any length, has as many places for them, which are taken
- * by the same rule.
+ * The step's tokens go through the pipeline as rows of one pass, piece by piece, for any
+ * sequences. A table of cells says where a sequence's positions are in the caches: position p of
+ * sequence s is in the memory of sequence cells[s][p]. So sequences that share their past share
+ * its memory, and continuing another one copies a line of the table. A new position takes a cell
+ * that no other sequence uses: there are as many cells as sequences, and the others use at most
+ * one less. A block that keeps only one state per sequence, of any length, has as many places,
+ * which are assigned by the same rule.
  *
  * Called by decoding.c and network_model.c. */
 #include "models/network/decoding_priv.h"
@@ -19,11 +19,11 @@
 #include <string.h>
 
 #define TAG_ROWS     103
-#define SHORT_SOURCE 96 /* tokens: of fewer a library would multiply a block half empty */
+#define SHORT_SOURCE 96 /* tokens: with fewer, a library would multiply half-empty blocks */
 
 /* ---- where positions are ---- */
 
-/* Each slot of the step goes on from its parent's past. */
+/* Each slot of the step continues its parent's sequence. */
 static void follow_parents(network_decoding *self, decoding_group *group,
                            const bp_decode_step *step)
 {
@@ -53,7 +53,7 @@ static void follow_parents(network_decoding *self, decoding_group *group,
     group->state = state;
 }
 
-/* A cell for the next position of slot s: its own, where no other uses that. */
+/* A cell for the next position of slot s: its own, if no other slot uses it. */
 static void claim_cell(const network_decoding *self, decoding_group *group, int64_t s)
 {
     int64_t slots = self->face.slots, capacity = self->face.capacity, position = group->fed[s],
@@ -73,8 +73,7 @@ static void claim_cell(const network_decoding *self, decoding_group *group, int6
     group->fed[s]++;
 }
 
-/* A place for the state that slot s will have: the place of the one that it has, if no other goes
- * on from that. */
+/* A place for the next state of slot s: the current one, if no other slot continues from it. */
 static void claim_state(const network_decoding *self, decoding_group *group, int64_t s)
 {
     int64_t slots = self->face.slots, to = group->state[s];
@@ -94,14 +93,14 @@ static void claim_state(const network_decoding *self, decoding_group *group, int
 
 /* ---- rows through this stage ---- */
 
-/* Where in a step the next piece begins: a token of a slot, and the number of new ones among all
- * slots'. */
+/* Where the next piece of a step begins: a token of a slot, and its index among the new tokens of
+ * all slots. */
 typedef struct place {
     int64_t slot, token, all;
 } place;
 
-/* Tokens that slot s was fed before and is fed again: all of them, where its length changes what
- * they leave. */
+/* Earlier tokens of slot s that are computed again: all of them, where its length changes their
+ * states. */
 static int64_t again(const network_decoding *self, const bp_decode_step *step, int64_t s)
 {
     const bp_network *network = ((const network_model *)self->face.lm)->network;
@@ -112,7 +111,7 @@ static int64_t again(const network_decoding *self, const bp_decode_step *step, i
                : 0;
 }
 
-/* The token of slot s for its next position: one that it had before, or a new one. */
+/* The token of slot s for its next position: an earlier or a new one. */
 static int32_t next_token(const network_decoding *self, const decoding_group *group,
                           const bp_decode_step *step, place *at)
 {
@@ -123,7 +122,7 @@ static int32_t next_token(const network_decoding *self, const decoding_group *gr
     return group->tokens[group->cells[s * capacity + position] * capacity + position];
 }
 
-/* The tokens from *at on become the rows of a piece; 0: there are no more. */
+/* The tokens from *at on become the rows of a piece; 0 if there are no more. */
 static int64_t take_piece(network_decoding *self, decoding_group *group, const bp_decode_step *step,
                           place *at)
 {
@@ -195,8 +194,8 @@ static int64_t bytes_of(const bp_activations *activations, const bp_nn *nn, cons
     return bp_activations_floats(activations, nn, pass, false) * (int64_t)sizeof(float);
 }
 
-/* A run of blocks: from the stage before, through this one, to the next. A training's stage may
- * have several, and the last stage's goes on at the first one. */
+/* A run of blocks: from the previous stage, through this one, to the next. In training a stage may
+ * have several runs, and the last stage sends to the first one. */
 static void run_chunk(network_decoding *self, const decoding_group *group, bp_pass *pass, int chunk)
 {
     const network_model *model = (const network_model *)self->face.lm;
@@ -258,7 +257,7 @@ void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_so
     bp_gemm_take_few_rows(model->gemm, false);
 }
 
-/* Keeps the states of rows that are the last of their slots, after the `kept` ones of earlier
+/* Keeps the states of rows that are the last of their slots, after the `kept` rows of earlier
  * pieces. */
 static int64_t keep_lasts(network_decoding *self, int64_t rows, int64_t kept)
 {
@@ -270,7 +269,7 @@ static int64_t keep_lasts(network_decoding *self, int64_t rows, int64_t kept)
     return kept;
 }
 
-/* Returns how many slots are fed; 0 on other stages than the last. */
+/* Returns the number of slots with tokens; 0 on stages other than the last. */
 static int64_t run_step(bp_decoding *decoding, int group, const bp_decode_step *step, float *hidden)
 {
     network_decoding *self = (network_decoding *)decoding;
@@ -294,7 +293,7 @@ static int64_t run_step(bp_decoding *decoding, int group, const bp_decode_step *
     return kept;
 }
 
-/* ---- what becomes of their last ones ---- */
+/* ---- results of their last rows ---- */
 
 void network_decode_states(bp_decoding *decoding, int group, const bp_decode_step *step,
                            float *hidden)
@@ -322,7 +321,7 @@ static void make_logits(network_decoding *self, float *logits, int64_t rows)
     network_decode_logits(&self->face, 0, self->last.hidden, filled, logits);
 }
 
-/* Entropies of `rows` of logits, in totals[2][rows]: as an ensemble of one member has them. */
+/* Entropies of `rows` of logits, in totals[2][rows], as for an ensemble of one member. */
 static void sum_entropies(network_decoding *self, const float *logits, int64_t rows)
 {
     const network_model *model = (const network_model *)self->face.lm;
@@ -401,7 +400,7 @@ void decoding_warm_up(network_decoding *self)
     int64_t most = shapes ? self->most_rows : 1, most_lasts = shapes ? self->most_lasts : 1;
     decoding_group *group = &self->groups[0];
 
-    if (network_shares_passes(model)) /* others may not be here */
+    if (network_shares_passes(model)) /* other ranks may not be here */
         most = 0;
     for (int64_t s = 0; s < self->face.slots; s++) {
         group->cells[s * self->face.capacity] = self->states_to[s] = (int32_t)s;

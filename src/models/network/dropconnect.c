@@ -47,7 +47,8 @@ void bp_dropconnect_apply(float *y, const float *x, const bp_param *param, int64
                                    (int64_t)bp_xxh3(param->name, strlen(param->name)));
     int64_t columns = param->extent[1], all = param->shape[1];
 
-    for (int64_t i = first, n; i < first + count; i += n) { /* places go on to the end of a row */
+    for (int64_t i = first, n; i < first + count;
+         i += n) { /* places continue to the end of a row */
         n = columns == all ? count : columns - i % columns;
         n = n < first + count - i ? n : first + count - i;
         bp_add_dropout(y + (i - first), NULL, x + (i - first), n, with->rate, &key,

@@ -6,25 +6,25 @@
 #include "models/family.h"
 #include "models/network/network.h"
 
-/** Which weights: each one by itself with probability `rate`, the others are multiplied by 1 / (1 -
+/** Which weights: each one by itself with probability `rate`; the others are multiplied by 1 / (1 -
  * rate). The mask is a function of (seed, training, draw, tensor, place in the whole tensor): the
- * same on every mesh; masks of activations have other members of the same purpose. Source: Wan et
+ * same on every mesh; masks of activations use other members of the same purpose. Source: Wan et
  * al. 2013, "Regularization of neural networks using DropConnect", eq. 2, with one mask for all
  * examples of a draw, and the scale of inverted dropout. */
 typedef struct bp_dropconnect {
-    float rate; /* 0: none is dropped */
+    float rate; /* 0: no weight is dropped */
     uint64_t seed;
     bool training; /* draw is a step; else a pass at test time */
     int64_t draw;
 } bp_dropconnect;
 
-/** Has a network of this shape weights that can be dropped (bp_dropconnect_drops)? Local. */
+/** Does a network of this shape have weights that can be dropped (bp_dropconnect_drops)? Local. */
 bool bp_model_is_droppable(const bp_model_shape *shape);
-/** Refuse a rate that is not 0 for a shape that has none. `key` gave it. Errors: BP_ERR_CONFIG.
+/** Refuse a nonzero rate, set by `key`, for a shape without such weights. Errors: BP_ERR_CONFIG.
  * Local. */
 bp_err bp_dropconnect_check(const bp_model_shape *shape, double rate, const char *key);
 
-/** Is it a weight of a product in a Transformer layer, an adapter's aside? Local. */
+/** Is it a weight of a product in a Transformer layer, not of an adapter? Local. */
 bool bp_dropconnect_drops(const bp_network *network, const bp_group *group, const bp_param *param);
 /** y = x with the mask of elements [first, first + count) of the slice of a matrix: weights, or
  * their gradients. y may be x. Local. */

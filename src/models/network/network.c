@@ -208,7 +208,7 @@ void bp_group_bind_gradients(bp_group *group, float *gradients)
             group->frozen ? NULL : gradients + group->place + group->params[k].place;
 }
 
-/* What is between params, and after the last one. */
+/* The gaps between params, and after the last one. */
 static void clear_gaps(const bp_group *group, float *gradients)
 {
     for (int k = 0; k < group->count; k++) {
@@ -267,7 +267,7 @@ static void refresh_gains(bp_group *group)
 
         if (!param->from_one)
             continue;
-        if (!param->gain) /* the values are there for the first time */
+        if (!param->gain) /* the values are set for the first time */
             param->gain = bp_alloc("nn.gains", floats, sizeof *param->gain);
         for (int64_t i = 0; i < floats; i++)
             param->gain[i] = 1 + param->value[i];

@@ -11,27 +11,27 @@
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
-    bp_activations *outputs; /* [block_count] what passes on after each; of the last block of a
-                               model nothing */
+    bp_activations
+        *outputs; /* [block_count] what each block passes on; a model's last block, nothing */
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
-    bp_carry *carries; /* what blocks carry from window to window, two a block at most */
+    bp_carry *carries; /* what blocks carry from window to window, at most two per block */
     int carry_count;
-    int chunk_end[BP_NETWORK_CHUNKS]; /* blocks end there: a chunk's follow one another in the
-                                         model, and a pipeline stage may have several */
-    bp_activations inputs[BP_NETWORK_CHUNKS]; /* what each chunk is given */
+    int chunk_end[BP_NETWORK_CHUNKS]; /* where each chunk ends: its blocks are consecutive in the
+                                         model, and a pipeline stage may have several chunks */
+    bp_activations inputs[BP_NETWORK_CHUNKS]; /* the input of each chunk */
     int chunk_count;
     int64_t floats;          /* of the flat memory: all groups with their padding, */
-    int64_t trained_floats;  /* and the first of it, without the frozen ones, */
-    int64_t source_floats;   /* the last of these, of experts; */
-    int64_t gradient_floats; /* gradients': more than those that train where experts' are apart
+    int64_t trained_floats;  /* without the frozen groups at its end, */
+    int64_t source_floats;   /* the experts at the end of those; */
+    int64_t gradient_floats; /* gradients': more than the trained floats where experts' are separate
                                 (bp_network_part_sources) */
-    int64_t changes_after;   /* what all positions of a text leave depends on its length where it is
-                                longer than this: on each length, or only on its being longer; 0: it
-                                does not */
+    int64_t changes_after;   /* all states of a text longer than this depend on its length: on the
+                                exact length, or only on its being longer; 0: they do not */
     bool changes_always;
-    void *tables; /* what the family's blocks read beside parameters; freed with the network */
+    void *tables; /* data that the family's blocks read in addition to parameters; freed with the
+                     network */
     int64_t table_bytes; /* of those that a pass fills */
 } bp_network;
 
@@ -43,9 +43,9 @@ void bp_network_free(bp_network **network);
 
 /** A group that the next block to be added is the first to read. */
 bp_group *bp_network_add_group(bp_network *network, bool replicated);
-/** A table [rows][columns], rows cut over tensor ranks, that the first block and the last one of a
- * model have in common: a group of its own on the first and the last stage; NULL on the others.
- * `blocks`: of this stage. */
+/** A table [rows][columns], rows cut over tensor ranks, that the first and the last block of a
+ * model share: a group of its own on the first and the last stage; NULL on the others. `blocks`:
+ * the number on this stage. */
 typedef struct bp_tied_table {
     const char *name;
     int64_t rows, columns;
@@ -53,21 +53,21 @@ typedef struct bp_tied_table {
 } bp_tied_table;
 bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
                               int stages, int blocks);
-/** A table [rows][columns], columns cut over tensor ranks, that blocks of all stages have in
- * common: a copy for the run of blocks that begins here. `set` (from 1 on) distinguishes its copies
- * from those of other tables. */
+/** A table [rows][columns], columns cut over tensor ranks, that blocks of all stages share: a copy
+ * for the run of blocks that begins here. `set` (from 1 on) distinguishes its copies from those of
+ * other tables. */
 void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage);
-/** The same of parameters that are whole on each tensor rank, which has a part of their gradients:
+/** The same for parameters that are whole on each tensor rank, which has a part of their gradients:
  * an empty group. */
 bp_group *bp_network_add_common_group(bp_network *network, int set, int stage);
-/** The first parameter of the copy of the run at hand. */
+/** The first parameter of the current run's copy. */
 bp_param *bp_network_common(const bp_network *network, int set);
-/** What a block that is being made carries for each batch slot: the logical tensor "carry/NAME"
+/** Data that the block being made carries for each batch slot: the logical tensor "carry/NAME"
  * [batch][columns]. Borrowed by the block. */
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
-/** What block k is given, leaves, and works on: what is after it, or before it where nothing passes
- * on. Without data. */
+/** The input, output and workspace of block k. Where it passes nothing on, the output is its input.
+ * Without data. */
 const bp_activations *bp_network_before(const bp_network *network, int k);
 const bp_activations *bp_network_at(const bp_network *network, int k);
 /** The most floats between any two blocks. */
@@ -77,35 +77,35 @@ void bp_network_end_chunk(bp_network *network);
 /** Chunk c is blocks [this, network->chunk_end[c]). */
 int bp_network_chunk_first(const bp_network *network, int chunk);
 
-/** Give each group its place, padded to a multiple of `multiple` floats: experts come after the
+/** Assign each group its place, padded to a multiple of `multiple` floats: experts come after the
  * others, and frozen groups last. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
-/** After it, where nn->expert has several ranks: the gradients of experts are apart by the ranks
- * that places come from, as sums in a fixed order need them; else they are one sum. */
+/** To call afterwards, where nn->expert has several ranks: keeps the gradients of experts apart by
+ * source rank, as sums in a fixed order need; else they are one sum. */
 void bp_network_part_sources(bp_network *network);
-/** Groups that are searched (param.h) have gradients from now on, or are frozen. After the network
- * is laid out: they have a place among gradients. Local. */
+/** Give gradients to the groups that are searched (param.h) from now on, or freeze them. After the
+ * network is laid out: they have a place among gradients. Local. */
 void bp_network_set_searched(bp_network *network, bool asked);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
  * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */
 bp_err bp_network_bind_values(bp_network *network, float *values);
 void bp_network_bind_gradients(bp_network *network, float *gradients);
 void bp_group_bind_gradients(bp_group *group, float *gradients);
-/** Bound gradients start over, with any contents: those that a product writes first are fresh, the
- * others, and the padding, zero. */
+/** Bound gradients start over, with any contents: those first written by a matrix product are
+ * marked fresh; the others and the padding are zero. */
 void bp_group_open_gradients(bp_group *group, float *gradients);
 /** Backward has written all gradients that were fresh. */
 bool bp_group_is_written(const bp_group *group);
 /** Initial values of all params; padding is zero. */
 void bp_network_initialise(bp_network *network, uint64_t seed);
-/** The values have changed: copies are made again, of all blocks or of one. */
+/** After the values changed: renew the copies of all blocks, or of one. */
 void bp_network_refresh(bp_network *network);
 void bp_network_refresh_block(bp_network *network, int block);
 
 /** Memory of a micro-batch: bytes that all blocks keep, and the largest scratch of one. */
 size_t bp_network_saved_bytes(const bp_network *network, const bp_extent *most);
 size_t bp_network_scratch_bytes(const bp_network *network, const bp_extent *most, bool training);
-/** What the products of all blocks take: copies together, scratch of the largest. */
+/** Memory for the matrix products of all blocks: the sum of copies, and the largest scratch. */
 bp_product_bytes bp_network_product_bytes(const bp_network *network, const bp_extent *most);
 
 /** Slices of [first, first + count) of group `g`'s flat memory, at most three a param; `base` is

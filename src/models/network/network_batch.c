@@ -17,8 +17,8 @@
  * side. */
 #define PIECES_PER_STAGE 2
 
-/* Targets as training has them: one of a whole text is the window's first one, one of each end of a
- * span at the first places. */
+/* Targets laid out as in training: that of a whole text is the window's first, those of a span's
+ * ends are at the first places. */
 static void lay_targets(const bp_batch_form *form, const int32_t *targets, bp_example *out)
 {
     int64_t T = form->stream[0].T, first = 0;
@@ -33,8 +33,8 @@ static void lay_targets(const bp_batch_form *form, const int32_t *targets, bp_ex
                                                          : targets[t];
 }
 
-/* A window of a masked model is framed and masked already, one of a task framed: it has places
- * before the first -1. */
+/* A window of a masked model is already framed and masked, one of a task framed: its places end at
+ * the first -1. */
 static void make_framed(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {
@@ -80,8 +80,8 @@ bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
     return objective->maker(shape, length, NULL);
 }
 
-/* Windows are examples as they are, where there is but one stream, without lengths, or both come
- * with the batch; else examples are made of them. */
+/* Windows are examples as they are with a single stream without lengths, or if both come with the
+ * batch; else examples are made of them. */
 size_t network_example_bytes(const bp_example_maker *maker, int64_t windows)
 {
     const bp_batch_form *form = &maker->form;
@@ -108,7 +108,7 @@ int64_t network_piece_windows(int64_t windows, int stages)
     return (windows + pieces - 1) / pieces;
 }
 
-/* Pieces may be longer than a training's windows. */
+/* Pieces may be longer than windows in training. */
 static bp_err reserve_window(network_model *self, int64_t tokens)
 {
     int32_t *window;
@@ -181,8 +181,8 @@ static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int
     return BP_OK;
 }
 
-/* Memory for a pass in which a rank has `rows` rows: what comes from there is not of this rank's
- * batch, whose `bytes` it follows. */
+/* Memory for a pass in which a rank has `rows` rows: the rows are other ranks', and their memory
+ * follows the `bytes` of this rank's batch. */
 static void reserve_for_others(network_model *self, size_t bytes, int64_t rows)
 {
     bytes += bp_network_scratch_bytes(self->network, &(bp_extent){rows, {1}}, false);
@@ -193,8 +193,8 @@ static void reserve_for_others(network_model *self, size_t bytes, int64_t rows)
     self->memory_bytes = bytes;
 }
 
-/* Some windows through this rank's stage; the head is left out where its input is asked for: it is
- * then in the piece's memory, which this returns. */
+/* Some windows through this rank's stage; without the head if its input is requested, which is then
+ * in the piece's memory, returned here. */
 static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool head)
 {
     const bp_mesh *mesh = self->mesh;
@@ -227,7 +227,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     return data;
 }
 
-/* The inputs of each window: up to its last target, all where it has none. */
+/* The inputs of each window: up to its last target, or all if it has no target. */
 static bp_err find_lengths(network_model *self, const bp_model_batch *batch)
 {
     int64_t T = batch->length;
@@ -250,8 +250,8 @@ static bp_err find_lengths(network_model *self, const bp_model_batch *batch)
     return BP_OK;
 }
 
-/* Windows [first, first + windows) of a batch as the network takes them, with the batch's targets;
- * what has to be made is in `bytes`. */
+/* Windows [first, first + windows) of a batch in the network's form, with the batch's targets; what
+ * is made for them is in `bytes`. */
 static bp_batch make_piece(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows, char *bytes)
 {
@@ -374,7 +374,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
     return BP_OK;
 }
 
-/* A pass of others: this rank has experts that they need. */
+/* A pass of other ranks, which need this rank's experts. */
 static void assist(void *context, bool few, int64_t rows)
 {
     network_model *self = context;
@@ -397,7 +397,7 @@ void network_join_lockstep(network_model *self)
         self->lockstep = bp_lockstep_add(self->mesh->lockstep, &(bp_lockstep_model){assist, self});
 }
 
-/* Of the states that block k of this stage leaves; -1: the one before it. */
+/* Columns of the states after block k of this stage; -1: before its first block. */
 static int64_t columns_behind(const network_model *self, int k)
 {
     return bp_model_block_output(&self->shape, self->first_block + k).item[0].columns;

@@ -13,11 +13,12 @@
 
 enum { TAG_FORWARD = 111, TAG_BACKWARD };
 
-/* What is between blocks forward and backward, and what each block keeps for backward. */
+/* Activations between blocks, forward and backward, and the data that each block keeps for
+ * backward. */
 typedef struct gradient_memory {
     float *data, *gradients; /* of activations */
     char *kept;              /* [block_count] one after the other */
-    char *some;              /* the most that a block keeps of half the windows, or of one */
+    char *some;              /* the most that a block keeps for half the windows, or for one */
     bp_arena scratch;
 } gradient_memory;
 
@@ -33,7 +34,7 @@ static bp_pass planned_pass(const bp_extent *most)
     return (bp_pass){.extent = *most, .B = most->B, .training = true};
 }
 
-/* The memory of a piece within `arena`, which is only counted where it has no base. */
+/* The memory of a piece within `arena`, which is only counted if it has no base. */
 static gradient_memory lay_out(const bp_network *network, const bp_extent *most, bp_arena *arena)
 {
     bp_pass pass = planned_pass(most);
@@ -94,15 +95,15 @@ static bp_activations laid_out(const bp_network *network, const bp_activations *
     return activations;
 }
 
-/* What goes between this stage and the one before it, or the next one. */
+/* Messages between this stage and the one before it, or the next one. */
 static int64_t message_bytes(const bp_network *network, const bp_activations *of,
                              const bp_pass *pass, bool gradients)
 {
     return bp_activations_floats(of, &network->nn, pass, gradients) * (int64_t)sizeof(float);
 }
 
-/* Blocks [first, end) of the stage. `repeats`: what the pass keeps is copied for so many windows.
- */
+/* Blocks [first, end) of the stage. `repeats`: the data kept by the pass is copied for that many
+ * windows. */
 static void run_blocks(const network_model *self, bp_pass *pass, const gradient_memory *memory,
                        float *data, int first, int end, const bp_extent *repeats)
 {
@@ -141,8 +142,8 @@ static void run_forward(const network_model *self, bp_pass *pass, const gradient
                 self->mesh->pipeline_rank + 1, TAG_FORWARD, self->mesh->pipeline);
 }
 
-/* As run_forward, without the head, of windows that are alike: `some` is a pass over the first, and
- * goes through where the gradients will be. */
+/* As run_forward, without the head, for windows that are alike: `some` is a pass over the first
+ * ones, in the memory of the later gradients. */
 static void run_forward_alike(const network_model *self, bp_pass *some,
                               const gradient_memory *memory, const bp_extent *all)
 {
@@ -156,7 +157,7 @@ static void run_forward_alike(const network_model *self, bp_pass *some,
                 self->mesh->pipeline_rank + 1, TAG_FORWARD, self->mesh->pipeline);
 }
 
-/* The head after it, which reads targets, of all windows. */
+/* The head after that, which reads targets, for all windows. */
 static void run_head(const network_model *self, bp_pass *pass, const bp_pass *some,
                      const gradient_memory *memory)
 {
@@ -172,7 +173,7 @@ static void run_head(const network_model *self, bp_pass *pass, const bp_pass *so
     run_blocks(self, pass, memory, memory->data, last, last + 1, NULL);
 }
 
-/* After the model's last block nothing has a gradient yet, but for what that block writes. */
+/* After the model's last block there is no gradient yet, except what that block writes. */
 static void begin_backward(const network_model *self, bp_pass *pass, const gradient_memory *memory)
 {
     const bp_mesh *mesh = self->mesh;
@@ -227,13 +228,13 @@ static bp_pass begin_pass(network_model *self, const network_pieces *pieces,
     return pass;
 }
 
-/* May one pass forward do for several windows? */
+/* Can one forward pass serve several windows? */
 static bool shares(const network_model *self, const bp_model_batch *batch)
 {
     return self->repeats && batch->alike > 0;
 }
 
-/* Windows of a piece: those that are alike stay together, if there is room for two. */
+/* Windows of a piece: windows that are alike stay together, if there is room for two. */
 static int64_t piece_windows(const network_model *self, const bp_model_batch *batch)
 {
     int64_t each = network_piece_windows(batch->windows, self->mesh->pipeline_ranks);
@@ -256,7 +257,7 @@ static void run_piece(network_model *self, const network_pieces *pieces,
     gradient_memory memory = lay_out(self->network, &extent, &arena);
     bp_pass pass, some;
 
-    if (alike) { /* its examples go before all of them are made in their place */
+    if (alike) { /* examples are made in its place later: all its own come first */
         some = begin_pass(self, pieces, batch, first, batch->alike);
         some.scratch = &memory.scratch;
         run_forward_alike(self, &some, &memory, &extent);

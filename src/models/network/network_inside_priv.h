@@ -1,4 +1,4 @@
-/* The inside of a network with the interface of models, for the files that work on it. */
+/* The internals of a network as a bp_model, for the files that implement it. */
 #ifndef BP_MODELS_NETWORK_NETWORK_INSIDE_PRIV_H
 #define BP_MODELS_NETWORK_NETWORK_INSIDE_PRIV_H
 
@@ -12,8 +12,8 @@ typedef struct added_head {
     bp_weight *map;
 } added_head;
 
-/* What sequences that come in pieces have ended with so far: of each carry of the network
- * [windows][columns]. Passes with dropout have their own. */
+/* The last states of sequences that come in pieces: [windows][columns] for each carry of the
+ * network. Passes with dropout have their own. */
 typedef struct kept_states {
     int64_t windows;
     float **rows; /* [carries] */
@@ -25,21 +25,22 @@ typedef struct network_model {
     bp_gemm *gemm;
     bp_network *network;
     bool views;    /* network and gemm are another's */
-    int lockstep;  /* its number in mesh->lockstep, where there is one (network_shares_passes) */
-    float *values; /* that stay in float32 */
+    int lockstep;  /* its number in mesh->lockstep, if there is one (network_shares_passes) */
+    float *values; /* those that stay in float32 */
     bp_model_shape shape;
     int64_t C;
-    int32_t *window; /* [window_capacity] that an example is made of */
+    int32_t *window; /* [window_capacity] from which an example is made */
     int64_t window_capacity;
-    int32_t *lengths; /* [length_capacity] of windows, where the network goes by them */
+    int32_t *lengths; /* [length_capacity] of windows, where the network depends on them */
     int64_t length_capacity;
     char *memory; /* of one piece: hidden and scratch */
     size_t memory_bytes;
-    char *gradient_memory; /* the same of one that goes backward too */
+    char *gradient_memory; /* the same for one with a backward pass */
     size_t gradient_memory_bytes;
-    bool repeats;    /* what blocks keep of one window can be copied for others (bp_block_repeat) */
-    bp_probe *probe; /* borrowed; NULL: no probe */
-    int first_block; /* of this stage in the whole model */
+    bool repeats;      /* the data that blocks keep for one window can be copied for others
+                          (bp_block_repeat) */
+    bp_probe *probe;   /* borrowed; NULL: no probe */
+    int first_block;   /* index of this stage's first block in the whole model */
     added_head *heads; /* [head_count] */
     int64_t head_count;
     kept_states *kept; /* [kept_count] without dropout, then of each pass with it */
@@ -57,12 +58,12 @@ static inline const bp_block *network_head(const network_model *self)
     return self->network->blocks[self->network->block_count - 1];
 }
 
-/** Are its passes those of all ranks of mesh->expert? */
+/** Do all ranks of mesh->expert run its passes together? */
 static inline bool network_shares_passes(const network_model *self)
 {
     return self->mesh->lockstep && bp_nn_experts(&self->network->nn) > 1;
 }
-/** A pass of `rows` begins (bp_lockstep_begin). Returns the rows of the rank with the most. */
+/** Begins a pass of `rows` (bp_lockstep_begin). Returns the largest row count of any rank. */
 static inline int64_t network_begin_pass(const network_model *self, bool few, int64_t rows)
 {
     return network_shares_passes(self)
@@ -72,10 +73,10 @@ static inline int64_t network_begin_pass(const network_model *self, bool few, in
 
 /* ---- network_batch.c ---- */
 
-/* Take part in the passes of others (bp_lockstep_model). */
+/* Take part in passes of other ranks (bp_lockstep_model). */
 void network_join_lockstep(network_model *self);
 
-/* What is asked of a batch: on the last stage one of both. */
+/* The requested results of a batch: on the last stage, one of the two. */
 typedef struct network_question {
     float *logprob; /* [windows][length], and */
     float *log_p;   /* [rows][columns]; */
@@ -90,16 +91,16 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                          const network_question *asked);
 /** How windows of a batch become examples. `maker` points into the struct: it is not copied. */
 typedef struct network_pieces {
-    bp_example_maker maker; /* its rules are this struct, where they read `given` */
+    bp_example_maker maker; /* its rules are in this struct if they read `given` */
     struct {
-        const int32_t *segments;   /* of the batch's windows; NULL: it has none */
+        const int32_t *segments;   /* segments of the batch's windows; NULL if it has none */
         const int32_t *targets;    /* [windows][length] of the batch */
         int64_t first_slot, start; /* a decoder begins with this token */
     } given;
     bool trains; /* targets of a task are laid out as in training: its head goes backward */
 } network_pieces;
-/** And what they need besides: a window's buffer, and the lengths of windows where the network goes
- * by them. Errors: BP_ERR_SYSTEM. Local. */
+/** And the memory for them: a window's buffer, and the lengths of windows where the network depends
+ * on them. Errors: BP_ERR_SYSTEM. Local. */
 bp_err network_pieces_begin(network_pieces *pieces, network_model *self,
                             const bp_model_batch *batch);
 /** Memory of the examples of some windows. */
@@ -109,8 +110,8 @@ bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows,
                            char *bytes);
 /** The stage's blocks [first, end), without the head, on a batch of one window that has just been
- * scored: they read item 0, hidden[length][columns of what the first one reads], which then has
- * what they leave, as wide as that is. */
+ * scored: they read item 0, hidden[length][columns of the first one's input], which then holds
+ * their output, of its own width. */
 void network_run_blocks(network_model *self, const bp_model_batch *batch, int first, int end,
                         float *hidden);
 /** Makes examples of windows of `length` inputs; with their sources they are examples already. */

@@ -1,6 +1,6 @@
 /* Filling a network that runs only forward. Where its products read a copy of the values (bf16),
- * the values come block by block into one buffer, which is used again once they are packed. Called
- * by network_model.c, once. */
+ * the values come block by block into one buffer, which is reused once they are packed. Called by
+ * network_model.c, once. */
 #include "models/network/network_load_priv.h"
 
 #include "base/err.h"
@@ -93,7 +93,7 @@ static void initialise_group(bp_group *group, uint64_t seed)
         bp_param_initialise(&group->params[k], seed);
 }
 
-/* The staged values are gone. */
+/* Clears the pointers to the staged values. */
 static void forget_group(const loading *self, bp_group *group)
 {
     for (int k = 0; k < group->count; k++)
@@ -116,7 +116,7 @@ static void drop_weights(const loading *self, int block)
     }
 }
 
-/* Block k, or none where this rank has fewer than another. */
+/* Block k, or nothing if this rank has fewer blocks than another. */
 static bp_err load_block(loading *self, int block, bp_checkpoint *checkpoint, uint64_t seed)
 {
     bp_network *network = self->network;

@@ -5,16 +5,17 @@
 #include "models/network/dropconnect.h"
 #include "models/network/network.h"
 
-/** Bytes of a network of bp_gemm_new_forward: what is held in float32 (all, where products read the
- * values in place; else what is not a product's weight, and what is read besides), without the
- * products' copies; and the most that loading takes besides. Local. */
+/** Bytes of a network of bp_gemm_new_forward: those held in float32, without the copies for
+ * products; and the most that loading needs in addition. Float32 holds all values where products
+ * read them in place; else those that are no weights of products, and those that are also read
+ * otherwise. Local. */
 typedef struct bp_network_load_bytes {
     int64_t held, staged;
 } bp_network_load_bytes;
 bp_network_load_bytes bp_network_load_plan(const bp_network *network);
 
-/** Bind, fill and pack a network, block by block: of what is not held, memory has one block's
- * float32 values at a time. Their params have the value NULL afterwards.
+/** Bind, fill and pack a network, block by block: float32 values that are not held are in memory
+ * for one block at a time. Their params are NULL afterwards.
  *
  * Collective: over `member`, the communicator of the checkpoint. `checkpoint` NULL: initial values
  * of `seed`, on all ranks alike. drops: masks that weights get; NULL: none.

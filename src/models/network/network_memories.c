@@ -1,4 +1,4 @@
-/* The MLPs of a network's layers as memories: coefficients of keys, which a probe takes out of a
+/* The MLPs of a network's layers as memories: coefficients of keys, which a probe reads during a
  * pass, and values, which are columns of the second matrix. Called by network_model.c. */
 #include "models/network/network_inside_priv.h"
 
@@ -52,7 +52,7 @@ bp_err network_coefficients(bp_model *model, const bp_model_batch *batch, float 
             self, batch, &(network_question){.hidden = scratch, .pass = BP_MODEL_NO_DROPOUT});
         model->ops->set_probe(model, NULL);
     }
-    if (err == BP_OK) /* each rank has its layers' and its keys', and else zeros */
+    if (err == BP_OK) /* each rank fills in its own layers and keys; the rest are zeros */
         bp_all_sum(coefficients, floats, scratch, self->mesh->model);
     bp_free(scratch);
     return err;
@@ -67,7 +67,7 @@ static bool ends_with(const char *name, const char *end)
     return length >= more && strcmp(name + length - more, end) == 0;
 }
 
-/* A matrix of the MLP of a layer; NULL: it is not on this stage, or there is none. */
+/* A matrix of the MLP of a layer; NULL if it is not on this stage, or does not exist. */
 static const bp_param *matrix_of(const network_model *self, int64_t layer, const char *end)
 {
     const bp_network *network = self->network;

@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-/* ---- what is asked of it ---- */
+/* ---- requests ---- */
 
 /* From the last stage to all. */
 static void share(const network_model *self, float *floats, int64_t count)
@@ -39,7 +39,7 @@ static bp_err network_score(bp_model *model, const bp_model_batch *batch, float 
     return err;
 }
 
-/* What tensor ranks have of each row, put together. */
+/* Concatenates the tensor ranks' parts of each row. */
 static void complete(const network_model *self, float *log_p, int64_t floats)
 {
     float *scratch;
@@ -195,7 +195,7 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .decode_states = network_decode_states,
                                  .decode_logits = network_decode_logits};
 
-/* What one rank can do by itself: the network without its values. */
+/* What one rank does without communication: the network without its values. */
 static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,
                     const bp_model_shape *shape, bool backward)
 {
@@ -220,7 +220,7 @@ static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *c
     return err;
 }
 
-/* Heads and layers that this mesh does not divide, as one error. */
+/* Reports heads and layers that this mesh does not divide, as one error. */
 static bp_err check_shape(const bp_model_shape *shape, int tensor_ranks, int stages, int experts)
 {
     static const bp_option *const NO_TABLES[] = {NULL};
@@ -237,7 +237,7 @@ static bp_err check_shape(const bp_model_shape *shape, int tensor_ranks, int sta
     return err;
 }
 
-/* Of the states that layers read and leave; 0: they differ, or there are none. */
+/* Columns of the states that layers read and write; 0 if they differ, or there are none. */
 static int64_t layer_width(const bp_model_info *info, const bp_model_shape *shape)
 {
     int64_t width = -1;
@@ -252,7 +252,7 @@ static int64_t layer_width(const bp_model_info *info, const bp_model_shape *shap
     return width > 0 ? width : 0;
 }
 
-/* 0: layers have none, or the decoder's another number than the encoder's. */
+/* 0 if layers have no MLP, or the decoder's differ in number from the encoder's. */
 static int64_t heads_of_all(const bp_model_shape *shape)
 {
     bool differ = shape->family->seq2seq && bp_seq2seq_decoder_heads(shape) != shape->heads;
@@ -260,7 +260,7 @@ static int64_t heads_of_all(const bp_model_shape *shape)
     return shape->family->key_block && !differ ? shape->heads : 0;
 }
 
-/* Which blocks are its layers. */
+/* Finds the blocks that are its layers. */
 static void find_layers(bp_model_info *info, const bp_model_shape *shape)
 {
     bp_backbone all = {.blocks = bp_model_blocks(shape) - 1, .layers_from = 1};
@@ -315,7 +315,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     return self;
 }
 
-/* The same with values not yet set: what one rank can do by itself. */
+/* The same with values not yet set: without communication. */
 static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_model_shape *shape, bool backward)
 {

@@ -1,5 +1,5 @@
-/* What a network's layers leave of the tokens of a text, and the keys of a batch's places: a probe
- * takes them out of a pass. Called by network_model.c. */
+/* The states of a text's tokens after each layer, and the keys of a batch's places: a probe reads
+ * them during a pass. Called by network_model.c. */
 #include "models/network/network_states.h"
 
 #include "base/err.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A probe that keeps what the family says is a part of a token's states. */
+/* A probe that keeps the part of a token's states that the family specifies. */
 typedef struct keeper {
     bp_probe probe;
     const bp_model_shape *shape;
@@ -81,7 +81,7 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
         model->ops->set_probe(model, NULL);
     }
     if (err == BP_OK &&
-        self->mesh->pipeline_ranks > 1) /* each stage has its layers, and else zeros */
+        self->mesh->pipeline_ranks > 1) /* each stage fills in its layers; the rest are zeros */
         bp_all_sum(states, floats, scratch, self->mesh->pipeline);
     bp_free(scratch);
     bp_free(values);
@@ -89,13 +89,13 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
     return err;
 }
 
-/* ---- what each layer leaves ---- */
+/* ---- states after each layer ---- */
 
 /* A probe that keeps the states after the blocks from `first` on. */
 typedef struct layer_keeper {
     bp_probe probe;
     int first, count;
-    int64_t floats, room; /* of a block's states, and for them */
+    int64_t floats, room; /* columns of a block's states, and columns reserved for them */
     float *states;        /* [count][room] */
 } layer_keeper;
 
@@ -111,7 +111,7 @@ static void keep_layers(bp_probe *probe, const bp_probed *seen)
 }
 
 /* This stage's blocks between the last layer and the head (a norm after a stack, the transform of a
- * masked model) read what each layer leaves: states[info.layers + 1][room], in place. */
+ * masked model) read each layer's output: states[info.layers + 1][room], in place. */
 static void run_after_layers(network_model *self, float *states, int64_t room,
                              const bp_model_batch *batch)
 {
@@ -123,8 +123,7 @@ static void run_after_layers(network_model *self, float *states, int64_t room,
         network_run_blocks(self, batch, after, end, states + l * room);
 }
 
-/* In `kept->states`, all of whose rooms are zeros at first: on the last stage rows [T][C] in each.
- */
+/* In `kept->states`, which is zeros at first: rows [T][C] for each layer on the last stage. */
 static bp_err find_layers(network_model *self, const bp_model_batch *batch, layer_keeper *kept,
                           float *scratch)
 {
@@ -137,7 +136,7 @@ static bp_err find_layers(network_model *self, const bp_model_batch *batch, laye
     err = model->ops->score(model, batch, values);
     model->ops->set_probe(model, NULL);
     for (int stage = 0; stage < self->mesh->pipeline_ranks && err == BP_OK; stage++) {
-        /* each stage has its layers, and else zeros */
+        /* each stage fills in its layers; the rest are zeros */
         if (stage == 0 && self->mesh->pipeline_ranks > 1)
             bp_all_sum(kept->states, all, scratch, self->mesh->pipeline);
         if (stage == self->mesh->pipeline_rank)
@@ -179,7 +178,7 @@ bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *state
 
 /* ---- keys ---- */
 
-/* A probe that keeps what the MLP of one block reads, piece after piece of a batch. */
+/* A probe that keeps the input of one block's MLP, piece after piece of a batch. */
 typedef struct key_keeper {
     bp_probe probe;
     int block;
@@ -197,7 +196,7 @@ static void keep_keys(bp_probe *probe, const bp_probed *seen)
     self->next += floats;
 }
 
-/* The stage that has a block. */
+/* The stage that has a given block. */
 static int stage_of(const network_model *self, int block)
 {
     int stage = 0, first, end;

@@ -4,13 +4,13 @@
 
 #include <string.h>
 
-/* What the pipeline is cut by: of each block. */
+/* Costs by which the pipeline is cut, for each block. */
 typedef struct costs {
     double *block;
     int blocks;
 } costs;
 
-/* The caller's, bp_free(). */
+/* Owns: the caller's, bp_free(). */
 static costs costs_of(const bp_model_shape *shape)
 {
     int blocks = bp_model_blocks(shape);
@@ -21,8 +21,8 @@ static costs costs_of(const bp_model_shape *shape)
     return out;
 }
 
-/* The cut in which no stage costs more than `limit` but where a lone block does, and every stage
- * has a block: how many stages it has; stage `stage` of it is blocks [*first, *end). */
+/* The cut in which no stage costs more than `limit` except those of a single block, and every stage
+ * has a block. Returns the number of stages; its stage `stage` is blocks [*first, *end). */
 static int cut_under(const costs *of, double limit, int stages, int stage, int *first, int *end)
 {
     int blocks = of->blocks, used = 0;
@@ -45,7 +45,7 @@ static int cut_under(const costs *of, double limit, int stages, int stage, int *
     return used + 1;
 }
 
-/* As bp_model_stage, for a model whose blocks cost that. */
+/* As bp_model_stage, for a model with these block costs. */
 static void cut(const costs *of, int stage, int stages, int *first, int *end)
 {
     double low = 0, high = 0;
@@ -71,8 +71,9 @@ void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *fir
     bp_free(of.block);
 }
 
-/* Inner blocks of each chunk of a stage: the stage's own, dealt out so that its chunks cost alike;
- * the last block of all counts for the last one. False: a chunk would have no block. */
+/* Inner blocks of each chunk of a stage: the stage's own, distributed so that its chunks have
+ * similar costs; the model's last block counts for the last chunk. False if a chunk would have no
+ * block. */
 static bool deal_blocks(const costs *of, int stage, int stages, int chunks, int *counts)
 {
     int first, end, last = of->blocks - 1;
@@ -140,7 +141,7 @@ static int count_blocks(const bp_model_shape *shape, int stage, int stages, int 
     return count;
 }
 
-/* Elements of all params but an adapter's; or of those that train. */
+/* Elements of all params except an adapter's; or of those that train. */
 static int64_t count_parameters(const bp_network *network, bool trained)
 {
     int64_t count = 0;
@@ -197,7 +198,7 @@ int bp_model_state_block(const bp_model_shape *shape, int64_t layer)
     return shape->family->blocks->backbone(shape).layers_from + (int)layer - 1;
 }
 
-/* The last block compares its states with a teacher's, if it is asked to. */
+/* The last block compares its states with a teacher's, if requested. */
 static void match_block(bp_network *network, const bp_model_shape *shape, int number)
 {
     const bp_state_matches *states = &shape->states;
@@ -218,7 +219,7 @@ static void match_block(bp_network *network, const bp_model_shape *shape, int nu
     }
 }
 
-/* The gains of norms, which would begin as 1. */
+/* The gains of norms, which would be initialised to 1. */
 static void begin_at_one(bp_group *group)
 {
     for (int k = 0; k < group->count; k++)
@@ -228,7 +229,8 @@ static void begin_at_one(bp_group *group)
         }
 }
 
-/* A block of the family, or of the task's head; what training leaves as it is has no moments. */
+/* A block of the family, or of the task's head; parameters that training does not change have no
+ * moments. */
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
 {

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a key may say; a model that was read from another program's file has none of them. */
+/* The values of the key; a model read from another program's file has none of them. */
 #define SMOOTHINGS "kneser-ney|mle|additive|good-turing|katz|witten-bell"
 #define ORDER      5
 #define DELTA      1
@@ -44,7 +44,7 @@ static const bp_model_size SIZES[] = {
     {.name = "katz_k", .at = BP_OWN_AT(ngram_sizes, katz_k), .optional = true},
     {0}};
 
-/* Keys that are not sizes of a model: of counting. */
+/* Keys of counting, which are not sizes of a model. */
 typedef struct counting_keys {
     const char *prune;
     double prune_entropy;
@@ -114,7 +114,7 @@ static void fill_defaults(bp_model_shape *shape)
 
 /* ---- ngram.prune ---- */
 
-/* A number an order, which do not fall; the last one is for all that follow. */
+/* One number per order, nondecreasing; the last one is for all later orders. */
 static bool read_prune(int64_t prune[NGRAM_ORDERS], const char *list, int order)
 {
     const char *at = list;
@@ -190,7 +190,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
         (long long)ngram_sizes_of(shape)->order, NGRAM_ORDER_MOST, where);
 }
 
-/* Only counting can find how many n-grams there are. */
+/* Only counting can determine the number of n-grams. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     return (bp_model_facts){.parameters = shape->vocab_size + 1};
@@ -222,7 +222,7 @@ ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, i
     return spec;
 }
 
-/* Runs are good for all models of one order, with any smoothing. */
+/* Runs serve all models of one order, with any smoothing. */
 static void name_work(char work[BP_SHA256_HEX], const bp_counting *counting, int order)
 {
     char *text = bp_sprintf("runs 1 %s %d", counting->work, order);

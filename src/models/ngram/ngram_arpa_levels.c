@@ -1,4 +1,4 @@
-/* N-grams of an ARPA file as levels in context order, with the suffixes that it lacks. Called by
+/* N-grams of an ARPA file as levels in context order, with the missing suffixes. Called by
  * ngram_arpa_read.c. */
 #include "models/ngram/ngram_arpa_levels_priv.h"
 
@@ -15,7 +15,7 @@ typedef struct arpa_orders {
     const char *path; /* for messages */
 } arpa_orders;
 
-/* ---- order in context, and what is missing ---- */
+/* ---- context order, and missing suffixes ---- */
 
 static bp_err sort_order(arpa_orders *self, int order)
 {
@@ -35,7 +35,7 @@ static bp_err sort_order(arpa_orders *self, int order)
     return BP_OK;
 }
 
-/* The place of a key among those of an order; -1: it is not there. */
+/* The place of a key among those of an order; -1 if it is not there. */
 static int64_t find_key(const ngram_arpa_order *of, ngram_key key)
 {
     int64_t low = 0, high = of->count;
@@ -56,8 +56,8 @@ static ngram_key suffix_of(ngram_key key, int order, int bits)
     return key & (((ngram_key)1 << (bits * (order - 1))) - 1);
 }
 
-/* Suffixes that were pruned away are put back, for links lead to them; their probability is what
- * backing off gives (NaN until then), so the model is the same. Orders from the highest down. */
+/* Restores suffixes that were pruned away, since links lead to them. Their probability is that of
+ * backing off (NaN until then), so the model does not change. Orders from the highest down. */
 static bp_err add_suffixes(arpa_orders *self, int order)
 {
     ngram_arpa_order *below = &self->of[order - 1];
@@ -87,7 +87,7 @@ static bp_err add_suffixes(arpa_orders *self, int order)
         return bp_fail_memory("n-grams to be sorted", below->count, sizeof *scratch);
     ngram_sort(items, scratch, below->count, self->spec->bits * (order - 1));
     bp_free(scratch);
-    sorted = 0; /* several n-grams may lack the same one */
+    sorted = 0; /* several n-grams may lack the same suffix */
     for (int64_t k = 0; k < below->count; k++)
         if (sorted == 0 || ngram_compare_items(&items[sorted - 1], &items[k]) != 0)
             items[sorted++] = items[k];
@@ -110,7 +110,7 @@ static bp_err alloc_level(ngram_level *level, int64_t count)
                : bp_fail_memory("the n-grams' probabilities", count, 5 * sizeof(double));
 }
 
-/* All ids have a node, also those that the file has not. */
+/* All ids have a node, also those missing from the file. */
 static bp_err fill_words(const arpa_orders *self, ngram_levels *levels)
 {
     ngram_level *level = &levels->of[1];

@@ -21,11 +21,11 @@
 #define LEFT_MOST  99                 /* log10 of a back-off weight */
 
 typedef struct arpa_reader {
-    const char *path, *at, *end; /* what is left of the text */
+    const char *path, *at, *end; /* the rest of the text */
     int64_t line;
-    const bp_tokenizer *tokenizer; /* NULL: its words make one */
+    const bp_tokenizer *tokenizer; /* NULL: made from its words */
     ngram_spec *spec;
-    bp_strmap words; /* numbers are ids where there is a tokenizer, else the order of unigrams */
+    bp_strmap words; /* numbers are ids with a tokenizer, else positions of unigrams */
     int64_t *ids;    /* [words.count] without a tokenizer: of word number k */
     ngram_arpa_order of[NGRAM_ORDERS];
     int64_t dropped; /* n-grams with <s> inside */
@@ -39,7 +39,8 @@ static bp_err fail(const arpa_reader *self, const char *what)
                    "%s: at %s, line %" PRId64 "; make the file anew", what, self->path, self->line);
 }
 
-/* The next line without the blanks at its end, or one that is not empty; false: at the end. */
+/* The next line without the blanks at its end, or the next one that is not empty; false at the end.
+ */
 static bool next_line(arpa_reader *self, const char **text, size_t *bytes, bool filled)
 {
     do {
@@ -64,7 +65,7 @@ static bool is(const char *text, size_t bytes, const char *word)
     return bytes == strlen(word) && memcmp(text, word, bytes) == 0;
 }
 
-/* The next word of a line, which loses it; 0 bytes at its end. */
+/* Removes the next word of a line; 0 bytes at its end. */
 static size_t take_word(const char **text, size_t *bytes, const char **word)
 {
     size_t length = 0;
@@ -87,7 +88,7 @@ static bool take_number(const char **text, size_t *bytes, float *value)
     return bp_decimal_float(value, word, length);
 }
 
-/* ---- the head ---- */
+/* ---- the header ---- */
 
 static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
 {
@@ -128,7 +129,7 @@ bool ngram_arpa_is(const char *path)
     return found;
 }
 
-/* Comments come before \data\. *text is the line after the head. */
+/* Comments come before \data\. *text is the line after the header. */
 static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
 {
     bp_err err = BP_OK;
@@ -157,7 +158,7 @@ static bool is_unknown(const char *word, size_t bytes)
     return bytes == strlen(BP_WORD_UNKNOWN) && strncasecmp(word, BP_WORD_UNKNOWN, bytes) == 0;
 }
 
-/* A word's id; without a tokenizer its number, which becomes one later. */
+/* A word's id; without a tokenizer its number, which becomes an id later. */
 static bp_err find_word(arpa_reader *self, int order, const char *word, size_t bytes, int64_t *id)
 {
     const bp_strmap_entry *entry = bp_strmap_find(&self->words, word, bytes);
@@ -245,7 +246,7 @@ static bp_err make_order(arpa_reader *self, int order)
                : bp_fail_memory("the n-grams", to->declared, sizeof *to->items);
 }
 
-/* A section with its head in *text; afterwards *text is the next line. */
+/* A section, whose header is at *text; afterwards *text is the next line. */
 static bp_err read_order(arpa_reader *self, int order, const char **text, size_t *bytes)
 {
     char head[32];
@@ -276,7 +277,8 @@ static bp_err read_text(arpa_reader *self)
     size_t bytes;
     bp_err err = read_head(self, &text, &bytes);
 
-    /* numbers of words are not known before the unigrams are read: as many bits as any may take */
+    /* numbers of words are not known before the unigrams are read: as many bits as any id may need
+     */
     if (err == BP_OK && !self->tokenizer)
         self->spec->bits = ngram_bits(self->of[1].declared);
     if (err == BP_OK && self->spec->bits * self->spec->order > NGRAM_KEY_BITS)
@@ -292,7 +294,8 @@ static bp_err read_text(arpa_reader *self)
 
 /* ---- ids ---- */
 
-/* Without a tokenizer: <unk> is 0, </s> the last id, <s> after it, others as they come. */
+/* Without a tokenizer: <unk> is 0, </s> the last id, <s> after it, others in the order of the file.
+ */
 static bp_err number_words(arpa_reader *self)
 {
     int64_t next = 1, count = self->words.count;

@@ -33,7 +33,7 @@ static bp_err flush(arpa_writer *self, bool all)
     return err;
 }
 
-/* Half of the way to the next number of a float's kind, on the nearer side. */
+/* Half of the distance to the next float, on the nearer side. */
 static double half_step(float value)
 {
     uint32_t bits;
@@ -67,8 +67,8 @@ static void add_decimal(bp_buffer *out, bool negative, int64_t number, int place
     bp_buffer_add(out, text + at, sizeof text - (size_t)at);
 }
 
-/* As short as it can be read back as, as printf's %g writes it. A decimal number that is clearly
- * nearer to this float than to its neighbours is read back as it. */
+/* The shortest form that reads back as the same float, as printf's %g writes it. A decimal number
+ * clearly nearer to this float than to its neighbours reads back as it. */
 static void add_number(bp_buffer *out, float value)
 {
     static const double POWERS[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5,  1e6,
@@ -109,8 +109,7 @@ static void add_words(arpa_writer *self, int order, uint32_t last)
     }
 }
 
-/* Line `i` of an order: the histories of one order shorter follow each other, as their followers
- * do. */
+/* Line `i` of an order: the histories of the order below are in sequence, like their followers. */
 static void add_line(arpa_writer *self, int order, uint32_t i)
 {
     const ngram_file *file = self->file;

@@ -1,5 +1,5 @@
-/* Counting: ranges of the stream that no run holds yet are read, sorted, combined and spilled. The
- * first step of ngram.c; then ngram_merge.c. */
+/* Counting: reads, sorts, combines and spills ranges of the stream that no run holds yet. The first
+ * step of ngram.c; then ngram_merge.c. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/fault.h"
@@ -18,7 +18,7 @@ typedef struct range {
     int64_t first, end;
 } range;
 
-/* What a rank counts with. */
+/* The counting state of a rank. */
 typedef struct counter {
     const bp_counting *counting;
     const ngram_spec *spec;
@@ -44,7 +44,7 @@ static ngram_key begin_document(const ngram_spec *spec)
     return push(spec, 0, spec->vocab_size);
 }
 
-/* N-grams that end at tokens [first, end): those before give the first ones' histories. */
+/* N-grams that end at tokens [first, end): earlier tokens are the first ones' histories. */
 static bp_err read_range(counter *self, range part, int64_t *count)
 {
     const ngram_spec *spec = self->spec;
@@ -103,9 +103,9 @@ bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, in
     return err;
 }
 
-/* ---- what is missing, and whose it is ---- */
+/* ---- missing ranges, and their ranks ---- */
 
-/* The ranges of [0, tokens) that no run holds; returns how many. */
+/* The ranges of [0, tokens) that no run holds; returns their number. */
 static int64_t find_gaps(range **gaps, const ngram_run *runs, int64_t count, int64_t tokens)
 {
     int64_t found = 0, at = 0;
@@ -181,7 +181,7 @@ static bp_err count_gaps(const bp_counting *counting, const ngram_spec *spec, co
     return err;
 }
 
-/* All ranks see the runs as the root saw them: it has removed what is of no use. */
+/* All ranks see the runs as the root saw them: it has removed the unusable ones. */
 static bp_err open_runs(ngram_run **runs, int64_t *count, const bp_counting *counting,
                         const char *work, bool verify)
 {

@@ -1,19 +1,19 @@
-/* Counting: the stream becomes sorted runs, each rank its share. */
+/* Counting: each rank turns its share of the stream into sorted runs. */
 #ifndef BP_MODELS_NGRAM_NGRAM_COUNT_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_COUNT_PRIV_H
 
 #include "models/ngram/ngram_estimate_priv.h"
 
-/** What the keys ask for. The vocabulary is the shape's. */
+/** The settings of the keys. The vocabulary is the shape's. */
 ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, int64_t eod_id);
 
-/** Count what no run of `folder` holds yet, and leave runs of all of it. Stops between two runs
- * where a stop was asked for.
+/** Count the tokens that no run of `folder` holds yet, so that runs cover the whole stream. Stops
+ * between two runs if a stop was requested.
  *
  * Collective: over counting->comm.
  * Owns:       *runs is the caller's, ngram_runs_free(): those of the whole stream, on all ranks.
- * Errors:     those of counting->read and ngram_run_write; BP_ERR_STOPPED: the same on all
- *             ranks. */
+ * Errors:     those of counting->read and ngram_run_write; BP_ERR_STOPPED: the same on all ranks.
+ */
 bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *counting,
                           const ngram_spec *spec, const char *work);
 
@@ -22,8 +22,8 @@ bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *c
 bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, int64_t tokens,
                          ngram_item *items);
 
-/** counting->valid_loss, by the model's file `path`: of each token after its document's, the first
- * one after <s>.
+/** counting->valid_loss, by the model's file `path`: of each token given those before it in its
+ * document, and <s> before the first.
  *
  * Collective: over counting->comm; there are valid_tokens.
  * Errors:     those of ngram_file_open and counting->read_valid; BP_ERR_STOPPED: the same on all

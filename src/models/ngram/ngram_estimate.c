@@ -1,7 +1,7 @@
-/* Probabilities of all n-grams, one order after another: records go from the owners in suffix order
- * to those in context order, where words that follow one history are together, and come back with
- * their places and probabilities, which the next order needs. Called by ngram.c after
- * ngram_merge.c. */
+/* Probabilities of all n-grams, one order after another: records go from their owners in suffix
+ * order to their owners in context order, where words that follow one history are adjacent. They
+ * come back with their places and probabilities, which the next order needs. Called by ngram.c
+ * after ngram_merge.c. */
 #include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/fault.h"
@@ -15,7 +15,7 @@
 
 #define DROPPED (-1) /* the place of an n-gram that is not kept */
 
-/* What the orders hand on, in suffix order: of the n-grams of the order below. */
+/* Data passed from order to order, in suffix order: for the n-grams of the order below. */
 typedef struct order_below {
     int64_t *place;
     double *prob;
@@ -96,7 +96,7 @@ static void estimate_words(estimator *self)
     ngram_smooth_words(&spec->rule, count, self->word_prob);
 }
 
-/* Whole words to ranks, by how many n-grams begin with them. */
+/* Assigns whole words to ranks, by the number of n-grams that begin with them. */
 static void cut_words(estimator *self)
 {
     const ngram_spec *spec = self->spec;
@@ -179,11 +179,11 @@ static bp_err make_words(estimator *self)
 /* ---- records to their owners, and replies ---- */
 
 /* N-grams of one order, with their keys in context order beside them: `value` is the place of the
- * tally. One rank sends nothing: what it has is what it gets. */
+ * tally. A single rank sends nothing: it keeps its own records. */
 typedef struct exchange {
     int64_t *counts[2]; /* [size] sent, received; in n-grams */
     int64_t sent, received;
-    int64_t *slot; /* [sent] the place of n-gram k among those that are sent; NULL: k */
+    int64_t *slot; /* [sent] the place of n-gram k among those sent; NULL: k */
     ngram_tally *out, *in;
     ngram_item *out_keys, *keys;
 } exchange;
@@ -220,7 +220,7 @@ static bp_err alloc_out(const estimator *self, ngram_suffixes *list, exchange *x
     return BP_OK;
 }
 
-/* What is sent of the n-grams of an order, which are used up. */
+/* The records to send of the n-grams of an order, which are used up. */
 static bp_err fill_out(estimator *self, int order, const order_below *below, exchange *x)
 {
     ngram_suffixes *list = &self->counts->of[order];
@@ -299,7 +299,7 @@ static bp_err send_ngrams(estimator *self, int order, order_below *below, exchan
     return BP_OK;
 }
 
-/* Places and probabilities go back, in `out`. */
+/* Sends places and probabilities back, in `out`. */
 static void send_replies(estimator *self, exchange *x)
 {
     if (self->size == 1) {
@@ -341,7 +341,7 @@ static void group_make_capacity(group *g, int64_t words)
 }
 
 /* The place of a history among this rank's n-grams of the order below, at `from` or after it; that
- * order's count: it was not kept. Both are sorted. */
+ * order's count if it was not kept. Both are sorted. */
 static int64_t find_history(const estimator *self, int order, ngram_key history, int64_t from)
 {
     const ngram_level *level = &self->out->of[order - 1];
@@ -353,7 +353,8 @@ static int64_t find_history(const estimator *self, int order, ngram_key history,
     return from;
 }
 
-/* Records sorted[0 .. words) have one history: their probabilities, and what it leaves. */
+/* Computes the probabilities of sorted[0 .. words), which have one history, and its back-off
+ * weight. */
 static void smooth(estimator *self, int order, const exchange *x, const ngram_item *sorted,
                    int64_t words, group *g, double *left)
 {
@@ -375,7 +376,7 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
     ngram_smooth(&self->spec->rule, &followers, g->prob, left);
 }
 
-/* Those that are kept are appended to the level; the reply to each has its place. */
+/* Appends the n-grams that are kept to the level; the reply to each has its place. */
 static void keep(estimator *self, int order, exchange *x, const ngram_item *sorted, int64_t words,
                  const group *g)
 {
@@ -426,7 +427,7 @@ static void estimate_order(estimator *self, int order, exchange *x)
     group_clear(&g);
 }
 
-/* Places among all ranks', in replies and histories' followers. */
+/* Turns places into places among all ranks, in replies and histories' followers. */
 static void number_places(estimator *self, int order, exchange *x)
 {
     ngram_level *level = &self->out->of[order], *histories = &self->out->of[order - 1];
@@ -474,7 +475,7 @@ static bp_err make_order(estimator *self, int order, exchange *x)
     return err;
 }
 
-/* What the next order needs of this one. */
+/* Keeps the data that the next order needs. */
 static bp_err take_replies(const exchange *x, order_below *below)
 {
     below->place = bp_try_alloc("ngram.exchange", x->sent, sizeof *below->place);

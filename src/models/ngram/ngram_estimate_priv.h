@@ -1,10 +1,10 @@
 /* From runs of counts to probabilities: n-grams in suffix order, then in context order.
  *
  * A rank owns a range of n-grams in each order. In suffix order (the last word first) n-grams with
- * the same end are neighbours: all shorter n-grams and their left neighbours are counted in one
- * pass. In context order (the first word first) the words that follow a history are neighbours:
- * probabilities are made there, and the model's file has that order. For each order of n-gram its
- * records go from the one owner to the other and back. */
+ * the same end are adjacent: one pass counts all shorter n-grams and their left neighbours. In
+ * context order (the first word first) the words that follow a history are adjacent: probabilities
+ * are computed there, and the model's file has that order. For each order of n-gram, records go
+ * from one owner to the other and back. */
 #ifndef BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
 
@@ -14,14 +14,14 @@
 
 #define NGRAM_ORDERS (NGRAM_ORDER_MOST + 2) /* places for orders 1 to 7, and one after */
 
-/** What the keys ngram.* ask for, and the vocabulary. */
+/** The settings of the keys ngram.*, and the vocabulary. */
 typedef struct ngram_spec {
     int order, bits;
     int64_t vocab_size; /* V; the id of <s> is V */
     int64_t eod_id;
     ngram_rule rule;
-    int64_t prune[NGRAM_ORDERS]; /* of each order: n-grams seen so often or less are left out */
-    double entropy;              /* ngram.prune_entropy; 0: all are kept */
+    int64_t prune[NGRAM_ORDERS]; /* of each order: n-grams with at most this count are left out */
+    double entropy;              /* ngram.prune_entropy; 0: keep all */
     int64_t memory_bytes;
 } ngram_spec;
 
@@ -30,12 +30,12 @@ typedef union ngram_tally {
     struct {
         int64_t seen;    /* how often */
         int64_t left;    /* distinct words before it, <s> among them */
-        int64_t shorter; /* the place of its suffix in the order below; of order 2 the word */
+        int64_t shorter; /* the place of its suffix in the order below; for order 2, the word */
     } is;
     struct {
         int64_t count; /* negative: it is not kept */
-        double prob;   /* of its last word given one word less; then its own */
-        int64_t place; /* of its suffix; then its own */
+        double prob;   /* of its last word given one word less; in the reply its own */
+        int64_t place; /* of its suffix; in the reply its own */
     } reply;
 } ngram_tally;
 
@@ -69,18 +69,18 @@ typedef struct ngram_level {
     ngram_key *key;       /* the first word is the highest; NULL: words, from `first` on */
     double *prob;         /* of its last word given the others */
     double *left;         /* ngram_smooth, where it is a history */
-    double *shorter;      /* the probability of its last word given one word less; NULL: nothing is
-                             pruned by it */
-    int64_t *begin;       /* [count + 1] its followers in the order above */
-    int64_t *link;        /* the place of its suffix in the order below, among those of all ranks */
+    double *shorter; /* the probability of its last word given one word less; NULL without pruning
+                        by entropy */
+    int64_t *begin;  /* [count + 1] its followers in the order above */
+    int64_t *link;   /* the place of its suffix in the order below, among those of all ranks */
 } ngram_level;
 
 typedef struct ngram_levels {
-    int64_t total[NGRAM_ORDERS]; /* of all ranks; order 1: V + 1 */
+    int64_t total[NGRAM_ORDERS]; /* over all ranks; order 1: V + 1 */
     ngram_level of[NGRAM_ORDERS];
 } ngram_levels;
 
-/** Probabilities of all n-grams; `counts` are used up as it goes, and the rule is fitted.
+/** Compute the probabilities of all n-grams; fits the rule, and uses up `counts`.
  *
  * Collective: over counting->comm.
  * Owns:       *out is the caller's, ngram_levels_clear(), after an error too.
@@ -90,8 +90,8 @@ bp_err ngram_estimate(ngram_levels *out, const bp_counting *counting, ngram_spec
                       ngram_counts *counts);
 void ngram_levels_clear(ngram_levels *levels);
 
-/** How often an n-gram counts, by the smoothing: of Kneser-Ney's shorter ones it is their distinct
- * left neighbours, unless they begin with <s>. `starts`: it does. */
+/** The count of an n-gram for the smoothing: with Kneser-Ney, shorter n-grams count their distinct
+ * left neighbours, unless they begin with <s>. `starts`: it begins with <s>. */
 static inline int64_t ngram_count_of(const ngram_spec *spec, int order, bool starts, int64_t seen,
                                      int64_t left)
 {

@@ -1,4 +1,4 @@
-/* Rows go from rank to rank, one partner after another: no count or place is an int. Called by
+/* Exchanges rows between ranks, one partner at a time, with 64-bit counts and places. Called by
  * ngram_estimate.c and ngram_prune.c. */
 #include "models/ngram/ngram_exchange_priv.h"
 

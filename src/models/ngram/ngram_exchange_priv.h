@@ -1,4 +1,4 @@
-/* Rows that ranks send each other, more than an int counts where need be. */
+/* Exchange of rows between ranks, also more than INT_MAX. */
 #ifndef BP_MODELS_NGRAM_NGRAM_EXCHANGE_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_EXCHANGE_PRIV_H
 
@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** in[r]: what rank r sends to this one, where out[r] goes to it. Returns the sum of in.
+/** in[r]: the value sent from rank r to this one, out[r]: from this one to rank r. Returns the sum
+ * of in.
  *
  * Collective: over `comm`. Shapes: in[size], out[size]. */
 int64_t ngram_exchange_counts(int64_t *in, const int64_t *out, MPI_Comm comm);

@@ -57,7 +57,7 @@ typedef struct ngram_range {
     int64_t first, end;
 } ngram_range;
 
-/* A pass over a large order takes longer than the watchdog waits. */
+/* A pass over a large order takes longer than the watchdog's timeout. */
 static void report_pass(int64_t i)
 {
     if (i % ((int64_t)1 << 20) == 0)
@@ -114,8 +114,8 @@ static bool part_is_sound(const ngram_file *file, const ngram_range *parts)
     return leaves_are_sane(file, parts[file->order]);
 }
 
-/* A link leads to an n-gram that ends with the same word: a walk along links meets the words that
- * were read. */
+/* A link leads to an n-gram that ends with the same word: a walk along links meets the words of the
+ * history. */
 static bool links_are_sane(const ngram_file *file)
 {
     for (int k = 2; k <= file->order; k++)
@@ -162,8 +162,8 @@ static bool is_sound(const ngram_file *file)
 
 /* ---- parts ---- */
 
-/* Where the n-grams that begin with `word` or a later one begin, in each order; false: outside the
- * file. */
+/* Where the n-grams that begin with `word` or a later one begin, in each order; false if outside
+ * the file. */
 static bool find_places(const ngram_file *file, int64_t word, int64_t *places)
 {
     places[1] = word;

@@ -1,9 +1,9 @@
 /* The model's file: a user block, a header, and for each order its n-grams in context order.
  *
- * An n-gram of an order below the highest is a node: log10 of its probability and of what it leaves
- * as a history, where its followers begin among the n-grams of the next order, and where its suffix
- * is among those of the order below (of order 2 the suffix is a word, by its id). One of the
- * highest order is a leaf, without followers. A table of last words accompanies each order from 2
+ * An n-gram of an order below the highest is a node: log10 of its probability and of its back-off
+ * weight, where its followers begin among the n-grams of the next order, and where its suffix is
+ * among those of the order below (for order 2 the suffix is a word, by its id). N-grams of the
+ * highest order are leaves, without followers. A table of last words accompanies each order from 2
  * on, ascending among the followers of one history. Order 1 has a node for each id, and <s> last.
  * docs/formats.md has the layout byte by byte.
  *
@@ -41,8 +41,8 @@ typedef struct ngram_leaf {
     uint32_t link;
 } ngram_leaf;
 
-/** Where an order's nodes (leaves) and words are in the file; order k has count[k - 1], and a node
- * more that ends the last one's followers. */
+/** Where an order's nodes (leaves) and words are in the file; order k has count[k - 1], and one
+ * more node that ends the last one's followers. */
 typedef struct ngram_layout {
     int64_t nodes[NGRAM_ORDER_MOST + 1], words[NGRAM_ORDER_MOST + 1], bytes;
 } ngram_layout;
@@ -53,7 +53,7 @@ static inline uint32_t ngram_word_bytes(int64_t vocab_size)
     return vocab_size < UINT16_MAX ? 2 : 4;
 }
 
-/** A model as it is mapped. */
+/** A mapped model. */
 typedef struct ngram_file {
     ngram_header header;
     int order, word_bytes;
@@ -67,15 +67,15 @@ typedef struct ngram_file {
     char detail[BP_USER_BLOCK_DETAIL];
 } ngram_file;
 
-/** Map a file that was verified (bp_user_block_verify), and check that no place in it leads out of
- * it. Owns: ngram_file_close(), after an error too. Errors: BP_ERR_FORMAT "damaged", another kind
- * or version; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
+/** Map a file that was verified (bp_user_block_verify), and check that all its places are within
+ * the file. Owns: ngram_file_close(), after an error too. Errors: BP_ERR_FORMAT "damaged", another
+ * kind or version; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err ngram_file_open(ngram_file *file, const char *path);
-/** The same for one of `parts` that other ranks have: only its places are checked, all but links,
- * and no page of another part is read but a few. */
+/** The same for one of `parts` that other ranks have: only this part's places are checked, except
+ * links, and few pages of other parts are read. */
 bp_err ngram_file_open_part(ngram_file *file, const char *path, int part, int parts);
-/** Part `part` are the n-grams that begin with words from this one to below that of the next part
- * (<s> is V): of about as many bytes each. */
+/** Part `part` has the n-grams that begin with words from this one to before that of the next part
+ * (<s> is V). Parts have about equal numbers of bytes. */
 int64_t ngram_file_cut(const ngram_file *file, int part, int parts);
 void ngram_file_close(ngram_file *file);
 

@@ -1,4 +1,4 @@
-/* The key of an n-gram: its ids in one integer, so that n-grams are sorted as integers are.
+/* The key of an n-gram: its ids in one integer, so that n-grams sort like integers.
  *
  * Each id takes `bits` bits as id + 1, so that "no word" is 0 and sorts first. In suffix order the
  * last word is the highest; in context order the first one. The id of <s> is vocab_size.
@@ -52,7 +52,7 @@ static inline uint64_t ngram_slot(ngram_key key, int bits, int at)
     return (uint64_t)(key >> (bits * at)) & (((uint64_t)1 << bits) - 1);
 }
 
-/** From one order to the other, of `words` words. */
+/** Convert a key of `words` words from one order to the other. */
 static inline ngram_key ngram_reverse(ngram_key key, int bits, int words)
 {
     ngram_key out = 0;
@@ -62,9 +62,9 @@ static inline ngram_key ngram_reverse(ngram_key key, int bits, int words)
     return out;
 }
 
-/** Sort by key; `scratch` is as large. Items of one key stay in no certain order. */
+/** Sort by key; `scratch` is as large. The sort is not stable. */
 void ngram_sort(ngram_item *items, ngram_item *scratch, int64_t count, int key_bits);
-/** Items of one key become one, with the sum of their values; returns how many are left. */
+/** Combine items of one key into one, with the sum of their values; returns the number left. */
 int64_t ngram_combine(ngram_item *items, int64_t count);
 
 #endif

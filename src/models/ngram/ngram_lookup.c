@@ -1,5 +1,5 @@
-/* Lookups: from the longest known history to shorter ones, until a word is found after one. Called
- * by ngram_model.c and ngram_validate.c. */
+/* Lookups: from the longest known history to shorter ones, until the word is found after one of
+ * them. Called by ngram_model.c and ngram_validate.c. */
 #include "models/ngram/ngram_lookup_priv.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static inline void begin_lookup(ngram_lookup *self, const ngram_file *file, ngra
         self->fixed = (double)file->header.unseen;
 }
 
-/* After the history of the current order; false: the next shorter one is to be tried. */
+/* After the history of the current order; false if the next shorter one must be tried. */
 static inline bool try_order(ngram_lookup *self, const ngram_file *file)
 {
     const ngram_node *node;
@@ -91,7 +91,7 @@ double ngram_step(const ngram_file *file, ngram_state *state, uint32_t word, int
 
 typedef enum stage { AT_NODE, AT_WORDS, AT_PROBABILITY, ENDED } stage;
 
-/* A sequence that is being looked up. While its memory is fetched, the others go on. */
+/* A sequence that is being looked up. While its memory is fetched, the others proceed. */
 typedef struct walk {
     ngram_sequence *of;
     int64_t at;  /* the input */
@@ -108,7 +108,7 @@ static void look_up(walk *self, const ngram_file *file, int32_t word)
         __builtin_prefetch(&file->nodes[self->lookup.order][self->lookup.at]);
 }
 
-/* The state is that after input `at`: on to its target, or to the next input. */
+/* The state is that after input `at`: proceeds to its target, or to the next input. */
 static void have_read(walk *self, const ngram_file *file)
 {
     const ngram_sequence *of = self->of;
@@ -142,7 +142,7 @@ static void read_input(walk *self, const ngram_file *file)
     look_up(self, file, self->of->inputs[self->at]);
 }
 
-/* The target is the next input, mostly: then its state is at hand. */
+/* The target is usually the next input: then its state is already known. */
 static void have_looked_up(walk *self, const ngram_file *file)
 {
     ngram_sequence *of = self->of;
@@ -183,7 +183,7 @@ static inline void prefetch_probability(const ngram_lookup *lookup, const ngram_
         __builtin_prefetch(&file->nodes[lookup->order + 1][lookup->found]);
 }
 
-/* One wait for memory on. */
+/* Proceeds by one memory access. */
 static inline void move(walk *self, const ngram_file *file)
 {
     switch (self->stage) {
@@ -234,7 +234,7 @@ void ngram_walk(const ngram_file *file, ngram_sequence *sequences, int64_t count
 
 /* ---- all words at once ---- */
 
-/* Words after one history; `factor` is what longer histories leave. */
+/* Words after one history; `factor` is the back-off weight of longer histories. */
 static void set_followers(const ngram_file *file, ngram_state history, double factor,
                           float *log_prob)
 {
@@ -260,7 +260,7 @@ static void set_words(const ngram_file *file, double factor, float *log_prob)
         log_prob[w] = (float)((factor + (double)file->nodes[1][w].prob) * M_LN10);
 }
 
-/* From no history to the longest: what is known of a longer one replaces what was there. */
+/* From no history to the longest: the probabilities of a longer one replace earlier ones. */
 static void back_off(const ngram_file *file, ngram_state state, float *log_prob)
 {
     ngram_state histories[NGRAM_ORDER_MOST];

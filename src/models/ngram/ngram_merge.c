@@ -19,9 +19,9 @@ static int compare_keys(const void *a, const void *b)
     return ngram_compare_items(a, b);
 }
 
-/* The first n-gram of rank `rank`'s range: the runs' blocks say how much is where. All that end
- * with the same two words are of one rank, so that n-grams of order 2 and more are counted
- * whole. */
+/* The first n-gram of rank `rank`'s range: the runs' block lists give the distribution of keys. All
+ * n-grams that end with the same two words belong to one rank, so that n-grams of order 2 and more
+ * are counted whole. */
 static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
                              const ngram_spec *spec)
 {
@@ -59,7 +59,7 @@ static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counti
 
 typedef struct merger {
     ngram_cursor *cursors;
-    int64_t *heap; /* cursors with an item, the least one first */
+    int64_t *heap; /* cursors with an item, the smallest first */
     int64_t live;
 } merger;
 
@@ -111,7 +111,7 @@ static void merger_close(merger *self, int64_t count)
     bp_free(self->heap);
 }
 
-/* The least item; NULL: at the end. */
+/* The smallest item; NULL at the end. */
 static const ngram_item *merger_item(const merger *self)
 {
     return self->live > 0 ? ngram_cursor_item(&self->cursors[self->heap[0]]) : NULL;
@@ -131,8 +131,7 @@ static bp_err merger_next(merger *self)
 
 /* ---- n-grams of all orders ---- */
 
-/* `expected` n-grams at first: pages that are not needed are never touched, and a block that grows
- * would be copied. */
+/* Allocates for `expected` n-grams: unused pages are never touched, while growing would copy. */
 static bp_err reserve(ngram_suffixes *list, int64_t expected)
 {
     int64_t capacity = list->capacity == 0 ? expected + 1024 : list->capacity + list->capacity / 2;
@@ -163,7 +162,7 @@ static int words_of(ngram_key key, const ngram_spec *spec)
     return words;
 }
 
-/* How many words from the last one on two n-grams have in common. */
+/* The number of words, from the last one on, that two n-grams share. */
 static int common_words(ngram_key a, ngram_key b, const ngram_spec *spec)
 {
     int words = 0;

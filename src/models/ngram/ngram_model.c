@@ -1,5 +1,5 @@
-/* Scoring with an n-gram model: each rank maps the file, whose pages a node's ranks share, or the
- * ranks of a model group have a part of it each. Called by ngram.c. */
+/* Scoring with an n-gram model: each rank maps the file, whose pages a node's ranks share, or each
+ * rank of a model group has a part of it. Called by ngram.c. */
 #include "models/ngram/ngram_model_priv.h"
 
 #include "base/err.h"
@@ -13,9 +13,8 @@
 typedef struct ngram_model {
     bp_model face;
     ngram_file file;    /* of all n-grams; a split model has none */
-    ngram_split *split; /* over the ranks of a model group, where there are several; NULL: it is
-                           not */
-    ngram_state *kept;  /* [kept_count] what windows of the last batch that suspends ended with */
+    ngram_split *split; /* over a model group's ranks; NULL if it is not split */
+    ngram_state *kept;  /* [kept_count] last states of windows of the last batch that suspends */
     int64_t kept_count;
     ngram_sequence *parts; /* [parts_capacity] of the windows of a batch */
     int64_t parts_capacity;
@@ -70,9 +69,9 @@ static void end_window(ngram_model *self, const bp_model_batch *batch, int64_t w
         self->kept[batch->first_window + w] = state;
 }
 
-#define PART 32 /* inputs of a window that go beside others where there are few windows */
+#define PART 32 /* inputs of a part, where few windows are split */
 
-/* The parts of window w: what a part begins with is found by its order - 1 inputs before it. */
+/* The parts of window w: a part's initial state follows from the order - 1 inputs before it. */
 static int64_t add_parts(const ngram_model *self, ngram_sequence *out, const bp_model_batch *batch,
                          int64_t w, float *values)
 {
@@ -91,7 +90,7 @@ static int64_t add_parts(const ngram_model *self, ngram_sequence *out, const bp_
                                       .eod = (int32_t)self->face.info.eod_id};
         if (back == first)
             out[count].state = begin_window(self, batch, w);
-        first += now - part; /* the last one takes what is left */
+        first += now - part; /* the last one takes the rest */
     }
     return count;
 }
@@ -119,7 +118,7 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
     return BP_OK;
 }
 
-/* The states after the inputs: `logits` goes on from them. */
+/* The states after the inputs: `logits` continues from them. */
 static bp_err backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden)
 {
     ngram_model *self = (ngram_model *)lm;

@@ -11,7 +11,7 @@
 #include <math.h>
 
 #define SAMPLE_TOKENS ((int64_t)1 << 20)
-/* Bytes of an n-gram: before its order's turn, in its turn, and afterwards. */
+/* Bytes of an n-gram: before, during and after the step of its order. */
 #define COUNTED_BYTES (sizeof(ngram_key) + sizeof(ngram_tally))
 #define LEVEL_BYTES   (sizeof(ngram_key) + 2 * sizeof(int64_t) + 2 * sizeof(double))
 #define TURN_BYTES    (sizeof(ngram_tally) + sizeof(ngram_item) + LEVEL_BYTES)
@@ -35,8 +35,8 @@ static void count_distinct(int64_t distinct[NGRAM_ORDERS], const ngram_item *ite
     }
 }
 
-/* n-grams grow as a power of the text (Heaps): the growth from its first half to all of it gives
- * which. */
+/* n-grams grow as a power of the text (Heaps): the growth from its first half to the whole
+ * determines the exponent. */
 static int64_t extrapolate(int64_t half, int64_t all, double times)
 {
     double power = half > 0 ? log2((double)all / (double)half) : 0;
@@ -45,7 +45,7 @@ static int64_t extrapolate(int64_t half, int64_t all, double times)
     return (int64_t)((double)all * pow(times, power));
 }
 
-/* The most that is held while probabilities are made, one order after another. */
+/* The peak memory of computing probabilities, one order after another. */
 static double held_bytes(const int64_t *counts, int order)
 {
     double most = 0;

@@ -1,10 +1,10 @@
 /* Pruning by entropy: an n-gram is removed if the model hardly changes without it. Called by
  * ngram.c after ngram_estimate.c.
  *
- * From the longest n-grams to pairs of words, each n-gram of a history is tested by the cost of its
- * own removal. One that a longer n-gram begins or ends with stays while that one stays: its place
- * is what the longer one's history and suffix are. So no probability that is kept depends on
- * another decision, and only the back-off weights are computed again. */
+ * From the longest n-grams to pairs of words, each n-gram of a history is tested by the cost of
+ * its own removal. An n-gram that a longer one begins or ends with stays while the longer one
+ * stays: it is the longer one's history or suffix. So no kept probability depends on another
+ * decision, and only the back-off weights are recomputed. */
 #include "models/ngram/ngram_prune_priv.h"
 
 #include "base/mem.h"
@@ -37,7 +37,7 @@ static void followers_of(const pruner *self, int order, int64_t i, int64_t *begi
     *end = level->begin[i + 1] - self->levels->of[order + 1].first;
 }
 
-/* ---- what an n-gram is worth ---- */
+/* ---- the cost of removing an n-gram ---- */
 
 /* <s> is where a document begins, as often as </s> where one ends. */
 static double start_probability(const pruner *self)
@@ -76,7 +76,8 @@ static bp_err make_joint(pruner *self)
     return bp_agree(self->counting->comm, err);
 }
 
-/* What the followers of a history leave of the mass, and of that of the shorter history. */
+/* The mass that the followers of a history leave, and that which they leave of the shorter
+ * history's. */
 typedef struct rest {
     double mass, shorter;
 } rest;
@@ -94,8 +95,8 @@ static rest rest_of(const ngram_level *level, const int64_t *place, int64_t begi
     return out;
 }
 
-/* How much more perplex the model is without n-gram c of a history, relatively: Stolcke's
- * exp(D(p || p')) - 1. */
+/* The relative increase of the model's perplexity without n-gram c of a history: Stolcke's exp(D(p
+ * || p')) - 1. */
 static double loss_without(const ngram_level *level, int64_t c, rest left, double weight,
                            double history)
 {
@@ -134,7 +135,7 @@ static void choose_entries(pruner *self, int order)
 
 typedef struct links {
     int64_t *counts[2]; /* [size] sent, received */
-    int64_t *slot;      /* [count] where the link of n-gram c is sent; GONE: it is not */
+    int64_t *slot;      /* [count] where the link of n-gram c is sent; GONE if it is not sent */
     int64_t *out, *in;
     int64_t sent, received;
 } links;
@@ -164,7 +165,7 @@ static int owner_of(const pruner *self, int order, int64_t place)
     return low;
 }
 
-/* Slots of those that are kept, in the order of their owners. */
+/* Slots of the n-grams that are kept, in the order of their owners. */
 static bp_err fill_links(const pruner *self, int order, links *x)
 {
     const ngram_level *level = &self->levels->of[order];
@@ -191,7 +192,7 @@ static bp_err fill_links(const pruner *self, int order, links *x)
                : bp_fail_memory("n-grams that are pruned", level->count, 2 * sizeof *x->out);
 }
 
-/* The owners of suffixes learn which of theirs are meant: x->in, as places of their own. */
+/* Sends the owners of suffixes the places asked for: x->in, as their own places. */
 static bp_err send_links(const pruner *self, int order, links *x)
 {
     MPI_Comm comm = self->counting->comm;
@@ -224,7 +225,7 @@ static bp_err mark_suffixes(pruner *self, int order)
     return err;
 }
 
-/* Links to the places that suffixes have now. */
+/* Updates links to the new places of suffixes. */
 static bp_err renew_links(pruner *self, int order)
 {
     ngram_level *level = &self->levels->of[order];
@@ -243,7 +244,7 @@ static bp_err renew_links(pruner *self, int order)
     return err;
 }
 
-/* ---- what is left ---- */
+/* ---- the remaining n-grams ---- */
 
 /* Back-off weights of histories that lost a follower. */
 static void renew_weights(pruner *self, int order)
@@ -264,7 +265,7 @@ static void renew_weights(pruner *self, int order)
     }
 }
 
-/* Places among all ranks' of those that are kept; returns the rank's first one. */
+/* Places, among all ranks, of the n-grams that are kept; returns the rank's first one. */
 static int64_t number_places(pruner *self, int order, int64_t *kept)
 {
     int64_t first = 0;
@@ -296,7 +297,7 @@ static void renew_begins(pruner *self, int order, int64_t first, int64_t kept)
     }
 }
 
-/* The n-grams that are kept move together. */
+/* Compacts the n-grams that are kept. */
 static void close_up(pruner *self, int order, int64_t first, int64_t kept)
 {
     ngram_level *level = &self->levels->of[order];
@@ -337,7 +338,7 @@ static bp_err decide(pruner *self)
     return err;
 }
 
-/* Links are renewed while places are as they were, then all the rest. */
+/* Links are updated while the old places are valid, then everything else. */
 static bp_err carry_out(pruner *self)
 {
     int64_t first[NGRAM_ORDERS], kept[NGRAM_ORDERS];

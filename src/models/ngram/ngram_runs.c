@@ -18,7 +18,7 @@
 
 #define MAGIC       "bpngrun1"
 #define ZSTD_LEVEL  1
-#define BLOCKS_MOST ((int64_t)1 << 32) /* more are not a list of ours */
+#define BLOCKS_MOST ((int64_t)1 << 32) /* more are not one of our lists */
 
 /* The last bytes of a run. */
 typedef struct trailer {
@@ -260,7 +260,7 @@ bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, con
         if (is_run(names[k], work))
             err = open_run(run, work, verify);
         else
-            err = verify ? BP_ERR_FORMAT : BP_OK; /* of other work */
+            err = verify ? BP_ERR_FORMAT : BP_OK; /* of another work */
         if (err == BP_OK && run->blocks) {
             (*count)++;
             continue;

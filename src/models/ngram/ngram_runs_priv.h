@@ -1,8 +1,8 @@
-/* Runs: sorted n-grams with their counts, as files that are whole or not there.
+/* Runs: sorted n-grams with their counts, as files that are complete or absent.
  *
  * A run holds the n-grams of a range of the stream's tokens, in blocks that zstd has compressed,
- * with a list of the blocks and a trailer at its end. Its name has work and range, so a later
- * start, on any number of ranks, goes on with those that it finds. Files of this kind are only in
+ * with a list of the blocks and a trailer at its end. Its name has the work and the range, so a
+ * later start, on any number of ranks, reuses the runs that it finds. These files are only in
  * RUN/counts, and are removed with it. Local: no MPI. */
 #ifndef BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
@@ -33,8 +33,8 @@ typedef struct ngram_run {
 bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int64_t end,
                        const ngram_item *items, int64_t count);
 
-/** The whole runs of this work in `folder`, in the order of their tokens; damaged ones, those of
- * other work, and those whose tokens others hold already are removed.
+/** The complete runs of this work in `folder`, in the order of their tokens. Removes damaged runs,
+ * those of other work, and those whose tokens other runs hold.
  *
  * verify:     compare every hash, not only the trailer's.
  * Owns:       *runs is the caller's, ngram_runs_free().

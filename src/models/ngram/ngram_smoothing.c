@@ -37,7 +37,8 @@ static void fit_kneser_ney(ngram_rule *rule, int order, const int64_t n[NGRAM_CO
                    order, n[1], n[2], n[3], n[4]);
 }
 
-/* Good-Turing's r* / r up to k; Katz's takes off what makes counts above k whole. */
+/* Good-Turing's r* / r up to k; Katz subtracts a term so that counts above k keep their full value.
+ */
 static void fit_good_turing(ngram_rule *rule, int order, const int64_t n[NGRAM_COUNTS],
                             char *warning, size_t warning_bytes)
 {
@@ -102,8 +103,8 @@ static int64_t sum_of(const int64_t *count, int64_t words)
     return sum;
 }
 
-/* What is taken off, with all of the n-grams that are dropped, goes to the shorter history, whose
- * distribution is added to that of the counts. */
+/* The discounted mass, and that of dropped n-grams, goes to the shorter history, whose distribution
+ * is added to that of the counts. */
 static void interpolate(const ngram_rule *rule, const ngram_followers *f, double *prob,
                         double *left)
 {
@@ -125,7 +126,7 @@ static void interpolate(const ngram_rule *rule, const ngram_followers *f, double
         prob[k] += *left * f->shorter[k];
 }
 
-/* Counts that are kept, by their ratios; returns what they leave. */
+/* Kept counts times their ratios; returns the remaining mass. */
 static double discounted(const ngram_rule *rule, const ngram_followers *f, double total,
                          double *prob)
 {
@@ -144,8 +145,8 @@ static void scale(double *prob, int64_t words, double factor)
         prob[k] *= factor;
 }
 
-/* Seen words keep what their ratios leave of their counts; `rest` is the mass that unseen ones have
- * in the distribution that they take theirs from (0: none). */
+/* Seen words keep their counts times their ratios; `rest` is the mass of unseen words in the lower
+ * distribution (0: no such distribution). */
 static void hand_over(const ngram_rule *rule, const ngram_followers *f, double rest, double *prob,
                       double *left)
 {
@@ -196,8 +197,8 @@ void ngram_smooth(const ngram_rule *rule, const ngram_followers *f, double *prob
 
 /* ---- without a history ---- */
 
-/* Kneser-Ney takes off discounts and shares them out equally; others are as after a history whose
- * unseen words share what is left. Witten-Bell's words are maximum likelihood, as nltk's are. */
+/* Kneser-Ney subtracts discounts and distributes them equally; others work as after a history whose
+ * unseen words share the rest. Witten-Bell uses maximum likelihood, as nltk does. */
 void ngram_smooth_words(const ngram_rule *rule, const int64_t *count, double *prob)
 {
     int64_t V = rule->outcomes, seen = 0;

@@ -32,7 +32,7 @@ static void sort(ngram_item *items, ngram_item *scratch, int64_t count, int shif
 {
     int64_t ends[BUCKETS] = {0}, begin = 0;
 
-    while (count > FEW && shift >= 0) { /* a digit that all share parts nothing */
+    while (count > FEW && shift >= 0) { /* a digit shared by all items splits nothing */
         memset(ends, 0, sizeof ends);
         for (int64_t k = 0; k < count; k++)
             ends[digit_of(&items[k], shift)]++;

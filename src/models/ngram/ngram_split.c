@@ -1,6 +1,5 @@
-/* A split model: for each place of a batch, what the n-grams give that end there, found by the
- * ranks that have them, and then put together as a lookup on one rank would. Called by
- * ngram_model.c. */
+/* A split model: for each place of a batch, the ranks look up their n-grams that end there, and
+ * then combine the results as a lookup on one rank would. Called by ngram_model.c. */
 #include "models/ngram/ngram_split_priv.h"
 
 #include "base/mem.h"
@@ -25,7 +24,7 @@ struct ngram_split {
     int64_t kept_count;
 };
 
-/* ---- what is found: 0 is nothing, so that ranks' numbers are put together by "or" ---- */
+/* ---- results: 0 is nothing, so that "or" combines the ranks' numbers ---- */
 
 /* No number of a file is the NaN whose bits are all 1. */
 static uint32_t packed(float value)
@@ -46,7 +45,7 @@ static double unpacked(uint32_t found)
 }
 
 /* For the history of k words that ends at a place: its back-off weight, and after it the
- * probability of the target after that history. At the row's end: that of the target without
+ * probability of the target after that history. At the row's end: the target's probability without
  * history. */
 static uint32_t *found_at(const ngram_split *self, int64_t place, int k)
 {
@@ -59,7 +58,7 @@ static float prob_of(const ngram_file *file, int order, uint32_t at)
 }
 
 /* N-grams from words[s] on, of a window whose first place is `place`; those that end before its
- * first input are on the way only. */
+ * first input are only intermediate. */
 static void follow(const ngram_split *self, const int32_t *targets, int64_t s, int64_t length,
                    int64_t place)
 {
@@ -119,7 +118,7 @@ static void find_window(const ngram_split *self, const bp_model_batch *batch, in
                 packed(self->file.nodes[1][targets[j]].prob);
 }
 
-/* Words of the history that ends at input j: from a document's begin on, as many as there are. */
+/* Words of the history that ends at input j: at most back to the document's start. */
 static int history_at(const ngram_split *self, int64_t j)
 {
     int words = 0;

@@ -1,5 +1,5 @@
-/* The loss of a model that was just written on the validation corpus, by all ranks. Called by
- * ngram.c last. */
+/* The loss of the model just written, on the validation corpus, computed by all ranks. Called last
+ * by ngram.c. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/mem.h"
@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-#define BLOCK ((int64_t)1 << 16) /* tokens that are summed as one, on any rank */
+#define BLOCK ((int64_t)1 << 16) /* tokens of a partial sum, on any rank */
 
-/* -sum of log10 over tokens [first, end). Those before give the first ones' histories. */
+/* -sum of log10 over tokens [first, end). Earlier tokens are the first ones' histories. */
 static bp_err sum_block(const bp_counting *counting, const ngram_file *file, int64_t first,
                         int64_t end, int32_t *tokens, double *sum)
 {
@@ -60,7 +60,7 @@ bp_err ngram_validate(bp_counting *counting, const char *path)
     double *sums = bp_alloc("ngram.validate", blocks, sizeof *sums), sum = 0;
     bp_err err = bp_agree(counting->comm, sum_blocks(counting, path, sums, blocks));
 
-    if (err == BP_OK) { /* each has one addend that is not 0, and they are added in their order */
+    if (err == BP_OK) { /* each has one nonzero addend, and they are added in order */
         bp_all_sum_double(sums, blocks, counting->comm);
         for (int64_t b = 0; b < blocks; b++)
             sum += sums[b];

@@ -1,5 +1,5 @@
-/* Writing the model's file: each rank's n-grams at their places, then the user block by one. Called
- * by ngram.c. */
+/* Writing the model's file: each rank writes its n-grams at their places, then one writes the user
+ * block. Called by ngram.c. */
 #include "models/ngram/ngram_write_priv.h"
 
 #include "base/fault.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PART ((int64_t)1 << 16) /* n-grams that are put together at a time */
+#define PART ((int64_t)1 << 16) /* n-grams assembled at a time */
 
 typedef struct writer {
     int fd;
@@ -162,7 +162,7 @@ static bp_err make_header(writer *self)
     return BP_OK;
 }
 
-/* The root makes the file as long as it will be, so that a full disk is found before any work. */
+/* The root allocates the whole file, so that a full disk is found before any work. */
 static bp_err make_file(writer *self)
 {
     int failed;

@@ -1,4 +1,4 @@
-/* Writing the model's file: by all ranks, each its n-grams. */
+/* Writing the model's file: all ranks write, each its own n-grams. */
 #ifndef BP_MODELS_NGRAM_NGRAM_WRITE_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_WRITE_PRIV_H
 
@@ -8,9 +8,8 @@
  *
  * detail:     of the user block (equal on all ranks).
  * Collective: over `comm`. Errors: BP_ERR_IO (disk full), BP_ERR_CREATE, BP_ERR_DENIED;
- *             BP_ERR_CONFIG more n-grams of an order than a file holds; BP_ERR_STOPPED a stop
- *             was asked for: the same on all ranks.
- *             Injected faults: count.write. */
+ *             BP_ERR_CONFIG more n-grams of an order than a file holds; BP_ERR_STOPPED a stop was
+ *             requested: the same on all ranks. Injected faults: count.write. */
 bp_err ngram_write(const char *path, MPI_Comm comm, const ngram_spec *spec,
                    const ngram_levels *levels, const char *detail);
 

@@ -1,5 +1,5 @@
 /* The first GPT as Hugging Face folders hold it: q, k and v are side by side in `c_attn`, and every
- * Conv1D weight is [in, out]. Its "gelu" is the one by tanh. */
+ * Conv1D weight is [in, out]. Its "gelu" is the tanh approximation. */
 #include "models/openai_gpt/openai_gpt.h"
 
 #define SIZE(ours, theirs, is)                                                                     \

@@ -1,5 +1,5 @@
-/* The architecture of OPT: GPT-2 with ReLU, and positions from row 2 of their table on. Zhang et
- * al. 2022. */
+/* The architecture of OPT: GPT-2 with ReLU, and positions that begin at row 2 of their table. Zhang
+ * et al. 2022. */
 #ifndef BP_MODELS_OPT_OPT_H
 #define BP_MODELS_OPT_OPT_H
 

@@ -1,5 +1,5 @@
 /* OPT as Hugging Face folders hold it: every weight [out, in], as ours; the table of positions has
- * two rows more than there are positions. */
+ * two extra rows. */
 #include "models/opt/opt.h"
 
 #define SIZE(ours, theirs, is)                                                                     \

@@ -1,5 +1,5 @@
-/* The architecture of Phi-3: LLaMA's, of whose heads a part may be rotated. Abdin et al. 2024,
- * "Phi-3 Technical Report". */
+/* The architecture of Phi-3: LLaMA's, with rotary positions on all or part of each head. Abdin et
+ * al. 2024, "Phi-3 Technical Report". */
 #ifndef BP_MODELS_PHI3_PHI3_H
 #define BP_MODELS_PHI3_PHI3_H
 

@@ -22,7 +22,7 @@ static const bp_hf_size SIZES[] = {
     {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .null_is = "0"},
     {0}};
 
-/* Versions of transformers differ in which of the two factors they go by. */
+/* Versions of transformers differ in which of the two factors they use. */
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"silu\""},
                                          {"attention_bias", "false"},
                                          {"rope_parameters.partial_rotary_factor", "rope_fraction"},

@@ -1,5 +1,5 @@
-/* The architecture of Qwen3: LLaMA's, with norms of each head's queries and keys, and heads whose
- * width is a size of its own. Yang et al. 2025, "Qwen3 Technical Report". */
+/* The architecture of Qwen3: LLaMA's, with norms of each head's queries and keys, and a separate
+ * size for the head width. Yang et al. 2025, "Qwen3 Technical Report". */
 #ifndef BP_MODELS_QWEN3_QWEN3_H
 #define BP_MODELS_QWEN3_QWEN3_H
 

@@ -1,5 +1,5 @@
-/* The architecture of Qwen3's mixtures: its attention, with experts in the place of MLPs in all
- * layers or some. Yang et al. 2025, "Qwen3 Technical Report", section 2. */
+/* The architecture of Qwen3's mixtures: its attention, with experts in place of MLPs in all or some
+ * layers. Yang et al. 2025, "Qwen3 Technical Report", section 2. */
 #ifndef BP_MODELS_QWEN3_MOE_QWEN3_MOE_H
 #define BP_MODELS_QWEN3_MOE_QWEN3_MOE_H
 

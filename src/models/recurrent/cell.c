@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* What an operation's word stands for, one less: bp_cell_operation, and after it BP_CELL_MIXED. */
+/* The meaning of an operation's word, minus one: bp_cell_operation, and after it BP_CELL_MIXED. */
 #define MIXED BP_NODE_OPERATIONS
 
 const bp_option bp_cell_keys[] = {
@@ -67,7 +67,7 @@ const char *bp_cell_fault(const bp_model_shape *shape)
     return NULL;
 }
 
-/* The best operation of an edge but none; *share: its share of all. */
+/* The best operation of an edge, except "none"; *share: its share of all. */
 static int best_of(const double *weights, double *share)
 {
     double sum = 0;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of word vectors and head: between Zaremba et al. 2014's small and large. */
+/* For word vectors and head: between Zaremba et al. 2014's small and large. */
 #define INIT_STD 0.1F
 
 /* clang-format off */
@@ -113,7 +113,7 @@ static int64_t inputs_of(const bp_model_shape *shape, int64_t layer)
     return layer == 0 ? embedding_of(shape) : shape->width;
 }
 
-/* Weights of a layer's gates and edges: each is a multiplication a token. */
+/* Weights of a layer's gates and edges: each is one multiplication per token. */
 static int64_t layer_matrices(const bp_model_shape *shape, int64_t layer)
 {
     int64_t gates = gates_of(shape) * shape->width * (inputs_of(shape, layer) + shape->width);
@@ -155,7 +155,7 @@ static bp_activations block_output(const bp_model_shape *shape, int block)
         .item = {{.name = "hidden", .columns = inputs_of(shape, block), .has_gradient = true}}};
 }
 
-/* The word vectors, where they are the head too. */
+/* The word vectors, if they are also the head. */
 static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
                             int blocks)
 {

@@ -13,7 +13,7 @@
 /* clang-format on */
 
 static const bp_hf_size SIZES[] = {SHARED_SIZES, {0}};
-/* A mixed cell is no model to hand over: its word is not among them. */
+/* A mixed cell can't be exported: its word is not among them. */
 static const bp_hf_size CELL_SIZES[] = {
     SHARED_SIZES,
     {"cell", "cell", NULL, BP_HF_PAIRS, .words = "none|tanh|relu|sigmoid|identity"},
@@ -65,7 +65,7 @@ static const bp_hf_row RNN_ROWS[] = {
     EMBEDDING, WEIGHTS("width"), INPUT_BIAS("width"), HIDDEN_BIAS("width"), HEAD, {0}};
 static const bp_hf_row GRU_ROWS[] = {
     EMBEDDING, WEIGHTS("3*width"), INPUT_BIAS("3*width"), HIDDEN_BIAS("3*width"), HEAD, {0}};
-/* The forget gate's bias begins with 1, so the gates' are apart. */
+/* The forget gate's bias starts at 1, so gates have separate biases. */
 static const bp_hf_row LSTM_ROWS[] = {
     EMBEDDING,
     WEIGHTS("4*width"),

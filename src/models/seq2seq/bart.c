@@ -1,5 +1,5 @@
-/* The families Transformer, BART, Marian, mBART and M2M-100 (NLLB): norms with biases, a head that
- * is the embedding. */
+/* The families Transformer, BART, Marian, mBART and M2M-100 (NLLB): norms with biases, a head tied
+ * to the embedding. */
 #include "models/seq2seq/seq2seq.h"
 
 #define EPSILON 1e-5

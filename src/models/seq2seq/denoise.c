@@ -33,16 +33,16 @@ const bp_option bp_noise_options[] = {
 const char *const bp_noise_names[BP_NOISES] = {"permute", "mask",   "delete",
                                                "infill",  "rotate", "sentinels"};
 
-/* Draws of an example: keys of their own. */
+/* Draws of an example: each has its own keys. */
 enum { PERMUTE, MASK, DELETE, LENGTH, PLACE, ROTATE, NOISE_PARTS, TEXT_PARTS, DRAWS };
 
-/* The text of an example on its way. */
+/* The text of an example in progress. */
 typedef struct noising {
     const bp_example_rules *rules;
     int64_t step, slot;
     int32_t *text, *other; /* [T]: the text, and a buffer for its result */
     int32_t *marks;        /* [T] of scratch */
-    int64_t n, capacity;   /* tokens of text, and the most that there may be */
+    int64_t n, capacity;   /* tokens of text, and their maximum */
 } noising;
 
 static bp_rng_key key_of(const noising *w, int draw)
@@ -84,7 +84,7 @@ static void mask_tokens(noising *w)
             w->text[t] = (int32_t)w->rules->mask;
 }
 
-/* One token stays at least. */
+/* At least one token stays. */
 static void delete_tokens(noising *w)
 {
     bp_rng_key key = key_of(w, DELETE);
@@ -96,7 +96,7 @@ static void delete_tokens(noising *w)
     w->n = kept > 0 ? kept : w->n > 0;
 }
 
-/* Poisson's distribution, by inversion. */
+/* The Poisson distribution, by inversion. */
 static int64_t poisson(double mean, double u)
 {
     double p = exp(-mean), sum = p;
@@ -112,8 +112,8 @@ static int64_t share_of(double rate, int64_t n)
     return (int64_t)floor(rate * (double)n + 0.5);
 }
 
-/* Lengths of spans are drawn, into w->other, until they have this many tokens together; the last
- * one is cut. A span of 0 tokens that does not fit is left out. Returns how many there are. */
+/* Draws lengths of spans, into w->other, until they sum to this many tokens; cuts the last one. A
+ * span of 0 tokens that does not fit is omitted. Returns the number of spans. */
 static int64_t draw_spans(noising *w, int64_t wanted)
 {
     bp_rng_key key = key_of(w, LENGTH);
@@ -131,7 +131,7 @@ static int64_t draw_spans(noising *w, int64_t wanted)
     return spans;
 }
 
-/* Spans and the tokens between them come in any order with equal probability; each span becomes one
+/* All orders of the spans and the tokens between them are equally likely; each span becomes one
  * mask. */
 static void infill(noising *w)
 {
@@ -160,8 +160,8 @@ static void rotate(noising *w)
     swap_texts(w);
 }
 
-/* Marks of `items` of which `parts` parts are made, one item at least each: where a part begins,
- * except for the first. All ways to cut are alike. */
+/* Divides `items` into `parts` parts of at least one item each: marks where a part begins, except
+ * the first. All divisions are equally likely. */
 static void cut_parts(const noising *w, int draw, int32_t *marks, int64_t items, int64_t parts)
 {
     bp_rng_key key = key_of(w, draw);
@@ -189,8 +189,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Runs of text and of what is taken out of it follow each other, text first. A sentinel stands for
- * each run that is out, in the source, and before it in the target[T]. Returns its tokens. */
+/* Runs of text alternate with removed runs, text first. A sentinel replaces each removed run in the
+ * source, and precedes it in target[T]. Returns the target's length. */
 static int64_t take_out(noising *w, int32_t *target)
 {
     const bp_example_rules *rules = w->rules;
@@ -220,7 +220,7 @@ static int64_t take_out(noising *w, int32_t *target)
     return to;
 }
 
-/* The decoder reads the start, and the target without its end; after them nothing counts. */
+/* The decoder reads the start, and the target without its end; later places are ignored. */
 static void ask(const bp_example_maker *self, int64_t count, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
@@ -300,8 +300,7 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
     ask(self, count, out);
 }
 
-/* The next window begins after the tokens that one has; ends of documents are tokens like
- * others. */
+/* The next window begins after this one's tokens; ends of documents are tokens like others. */
 static void make_window(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {

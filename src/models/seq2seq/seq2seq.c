@@ -1,6 +1,6 @@
-/* Encoder-decoders of all families, by their forms: the embeddings of both streams (and their
- * norms), the encoder's layers (and a norm), the decoder's layers (and a norm), the vocabulary.
- * Called by bart.c and t5.c. */
+/* Encoder-decoders of all families, described by their forms: the embeddings of both streams (and
+ * their norms), the encoder's layers (and a norm), the decoder's layers (and a norm), the
+ * vocabulary. Called by bart.c and t5.c. */
 #include "models/seq2seq/seq2seq.h"
 
 #include "base/mem.h"
@@ -8,14 +8,14 @@
 
 #include <math.h>
 
-/* Of tables of learned positions: the rows before it are of padding, and of none. fairseq counts
- * places from it on, too. */
+/* The first position's row in learned tables: the rows before it are unused or padding's. fairseq
+ * counts places from it on, too. */
 #define FIRST_POSITION  2
 #define WAVELENGTH_BASE 10000.0
-/* Initial values of what meets states that nothing scales: so small instead. */
+/* Standard deviation for weights on unscaled states: smaller instead. */
 #define STATE_STD(width) (1 / sqrtf((float)(width)))
 
-enum { ENCODER_TABLE = 1, DECODER_TABLE }; /* of distances: sets of copies */
+enum { ENCODER_TABLE = 1, DECODER_TABLE }; /* sets of copies of distance tables */
 
 static const bp_seq2seq_form *form_of(const bp_model_shape *shape)
 {
@@ -27,14 +27,14 @@ static bool is_tied(const bp_model_shape *shape)
     return form_of(shape)->tied != (shape->stack.other_tie != 0);
 }
 
-/* ---- sizes, and which go together ---- */
+/* ---- sizes, and valid combinations ---- */
 
 int64_t bp_seq2seq_decoder_heads(const bp_model_shape *shape)
 {
     return bp_given_or(bp_seq2seq_sizes_of(shape)->decoder_heads, shape->heads);
 }
 
-/* Of queries: all heads of a layer share them. */
+/* Columns of queries, shared out over all heads of a layer. */
 static int64_t columns_of(const bp_model_shape *shape)
 {
     return shape->heads * shape->stack.head_width;
@@ -129,7 +129,7 @@ static int stack_norms(const bp_model_shape *shape)
     return form_of(shape)->pre_norm ? 1 : 0;
 }
 
-/* What is a block of the list; *number: which of the layers. */
+/* The kind of a block of the list; *number: the layer's number. */
 static part part_of(const bp_model_shape *shape, int block, int *number)
 {
     const int counts[] = {1,
@@ -181,8 +181,8 @@ static bp_activations block_output(const bp_model_shape *shape, int block)
                                      {"source", BP_SOURCE, shape->width, true, NULL}}};
 }
 
-/* A column's number of position t. Source: Vaswani et al. 2017, section 3.5; of halves and their
- * frequencies: Tensor2Tensor's and fairseq's published code. */
+/* The value of a column at position t. Source: Vaswani et al. 2017, section 3.5; for halves and
+ * their frequencies, Tensor2Tensor's and fairseq's published code. */
 static double sinusoid(bp_seq2seq_positions layout, int64_t t, int64_t c, int64_t C)
 {
     int64_t sines = layout == BP_SINES_OF_FAIRSEQ ? C / 2 : (C + 1) / 2, pair;
@@ -277,7 +277,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
             .scale = scales ? sqrtf((float)shape->width) : 0,
             .starts_with_padding =
                 is_target && form->starts_with_padding && start_token(shape) >= 0,
-            /* one is bp_task_mirror's */
+            /* one token is bp_task_mirror's */
             .tokens_after = is_target ? (form->padding_learns ? shape->context : 1) : 0};
         set_positions(&parts[stream], network, shape, tables);
     }
@@ -292,7 +292,7 @@ static bp_row_shape embedding_norm(int stream)
                           .dropout_stream = BP_SEQ2SEQ_DROPOUT + stream};
 }
 
-/* After a stack; a tied vocabulary may take what it reads smaller by the root of the width. */
+/* After a stack; a tied vocabulary may divide its input by the root of the width. */
 static bp_row_shape stack_norm(const bp_model_shape *shape, int stream)
 {
     const bp_seq2seq_form *form = form_of(shape);
@@ -405,7 +405,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                       : new_norm(network, shape, of));
 }
 
-/* ---- what follows from sizes ---- */
+/* ---- derived from sizes ---- */
 
 static double layer_cost(const bp_layer_shape *layer, const bp_model_shape *shape)
 {
@@ -443,7 +443,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * (double)(shape->vocab_size * shape->width)};
 }
 
-/* FLOPs of layers and the head: norms and the embeddings are not counted. */
+/* FLOPs of layers and the head, without norms and embeddings. */
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape)
 {
     double forward = 0;

@@ -1,8 +1,8 @@
 /* Encoder-decoders: the Transformer of 2017, BART, Marian, mBART, M2M-100 and T5. Stream 1 is the
  * source, which the encoder's layers see in both directions up to its length; stream 0 is the
- * target, which the decoder's layers see causally, looking at the source. Source: Vaswani et al.
- * 2017; Lewis et al. 2020; Junczys-Dowmunt et al. 2018; Liu et al. 2020; Fan et al. 2021; Raffel et
- * al. 2020. */
+ * target, which the decoder's layers see causally, with cross-attention to the source. Source:
+ * Vaswani et al. 2017; Lewis et al. 2020; Junczys-Dowmunt et al. 2018; Liu et al. 2020; Fan et al.
+ * 2021; Raffel et al. 2020. */
 #ifndef BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 #define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 
@@ -17,18 +17,18 @@ enum { BP_TARGET, BP_SOURCE };
 typedef struct bp_seq2seq_sizes {
     int64_t encoder_layers, decoder_layers;
     int64_t start_token; /* 1 + the id that targets begin with; 0: the end-of-document token's */
-    int64_t activation;  /* number of one of the form's */
-    int64_t buckets, distance; /* of T5's tables of distances */
-    int64_t unscaled;          /* 1: embeddings of a form that scales them are not scaled */
-    int64_t decoder_heads;     /* of the decoder's layers, which share out as many columns as the
-                                  encoder's; 0: as many */
+    int64_t activation;  /* index into the form's activations */
+    int64_t buckets, distance; /* buckets of T5's tables of distances */
+    int64_t unscaled;          /* 1: embeddings are not scaled, though the form scales them */
+    int64_t decoder_heads;     /* of the decoder's layers, with the encoder's total columns; 0: the
+                                  encoder's heads */
     int64_t decoder_inner;     /* the decoder's inner width; 0: the encoder's */
 } bp_seq2seq_sizes;
 BP_OWN_SIZES(bp_seq2seq_sizes)
 
-/** Positions: learned, from row 2 of a table on; sines and cosines, of a frequency side by side, or
- * sines in the first half of columns and cosines in the second, or these with fairseq's frequencies
- * from place 2 on; or learned weights of distances, added to scores that are not scaled. */
+/** Positions: learned, from row 2 of a table on; sines and cosines, interleaved by frequency, or
+ * sines in the first half of columns and cosines in the second, or the latter with fairseq's
+ * frequencies from place 2 on; or learned weights of distances, added to unscaled scores. */
 typedef enum bp_seq2seq_positions {
     BP_LEARNED,
     BP_SINES,
@@ -41,24 +41,24 @@ typedef enum bp_seq2seq_positions {
  * (models/stack/stack.h). */
 #define BP_SEQ2SEQ_ACTIVATIONS 4
 typedef struct bp_seq2seq_form {
-    bp_activation activations[BP_SEQ2SEQ_ACTIVATIONS]; /* of MLPs, of which a model has one */
+    bp_activation activations[BP_SEQ2SEQ_ACTIVATIONS]; /* of MLPs; a model has one of them */
     bp_seq2seq_positions positions;
     double epsilon;           /* of norms */
     bool rms;                 /* norms by the root mean square; nothing has a bias */
     bool pre_norm;            /* norms before branches and after each stack, else after branches */
-    bool drops_states;        /* the norms after stacks drop a share of what they leave */
+    bool drops_states;        /* dropout after the stacks' final norms */
     bool embedding_norms;     /* blocks of their own */
     bool scales_embedding;    /* by the root of the width */
-    bool tied;                /* the head to the embedding; stack.other_tie: it is the other way */
-    bool scales_states;       /* a tied head reads states over the root of the width */
+    bool tied;                /* ties the head to the embedding; stack.other_tie inverts it */
+    bool scales_states;       /* a tied head divides states by the root of the width */
     bool head_bias;           /* a constant [1][V], of folders */
     bool dense;               /* bp_backbone.dense */
-    bool starts_with_padding; /* whose vector does not learn (nor does that of other padding); */
-    bool padding_learns;      /* or padding's does, everywhere in a target */
+    bool starts_with_padding; /* its vector is not trained (nor that of other padding); */
+    bool padding_learns;      /* padding's vector is trained everywhere in a target */
     float embedding_std;      /* of initial values; 0: BP_TRANSFORMER_STD */
 } bp_seq2seq_form;
 
-/** Sizes of all; a family's list goes on after them. */
+/** Sizes of all families; a family's list continues them. */
 #define BP_SEQ2SEQ_SIZES                                                                           \
     {.name = "layers", .at = BP_SIZE_AT(layers), .optional = true},                                \
         {.name = "width", .at = BP_SIZE_AT(width)}, {.name = "heads", .at = BP_SIZE_AT(heads)},    \
@@ -80,7 +80,7 @@ typedef struct bp_seq2seq_form {
         .name = "norm_epsilon", .at = BP_SIZE_AT(stack.epsilon), .type = BP_SIZE_REAL,             \
         .optional = true                                                                           \
     }
-/** Of a family whose decoder's layers may have another number of heads, and inner width. */
+/** For a family whose decoder may have its own number of heads, and inner width. */
 #define BP_SEQ2SEQ_DECODER_SIZES                                                                   \
     {.name = "decoder_heads", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_heads), .optional = true}, \
     {                                                                                              \
@@ -98,7 +98,7 @@ typedef struct bp_seq2seq_form {
         .key = "model.decoder_inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 24,             \
         .help = "inner width of the decoder's layers; model.inner if not given"                    \
     }
-/** Rows of a family's keys, for them. */
+/** Rows of a family's keys for these sizes. */
 #define BP_SEQ2SEQ_KEYS                                                                            \
     {.key = "model.encoder_layers",                                                                \
      .type = BP_OPTION_INT,                                                                        \
@@ -115,8 +115,8 @@ typedef struct bp_seq2seq_form {
         .help = "the token that targets begin with, by its row of the vocabulary from 1 on "       \
                 "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"          \
     }
-/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two after
- * the stacks, then eight of a layer, of which it takes five. */
+/* Streams of dropout masks, beyond those of models with one stack: two of the embeddings, two after
+ * the stacks, then eight per layer, of which five are used. */
 #define BP_SEQ2SEQ_DROPOUT              (1LL << 32)
 #define BP_SEQ2SEQ_LAYER_DROPOUT(layer) (BP_SEQ2SEQ_DROPOUT + 8 * ((layer) + 1))
 
@@ -128,19 +128,19 @@ int bp_seq2seq_key_block(const bp_model_shape *shape);
 /** Heads of the decoder's layers. */
 int64_t bp_seq2seq_decoder_heads(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
-/** Lists of forms whose norms follow branches, or precede them; sources without tags that follow
- * and with them. */
+/** Block lists of forms whose norms follow branches, or precede them; sources without and with
+ * language tags that follow. */
 extern const bp_block_list bp_seq2seq_post_norm, bp_seq2seq_pre_norm;
 extern const bp_source_form bp_seq2seq_source, bp_seq2seq_tagged_source;
-/** All of a family that is in its form, with one of these each. */
+/** Members of bp_model_family for a form, with one block list and one source form. */
 #define BP_SEQ2SEQ_FAMILY(list, reads)                                                             \
     .facts = bp_seq2seq_facts, .objective = &bp_objective_seq2seq,                                 \
     .key_block = bp_seq2seq_key_block, .blocks = &(list), .source = &(reads)
 
-/** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
- * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one
- * that finds spans. A table's flags "classifies" and "finds_spans" say which rows it has. Source:
- * Hugging Face's BartClassificationHead and T5ClassificationHead. */
+/** Sizes and rows of a classifier, with bert.h's macros: the state of the last place, a tanh layer,
+ * and a linear layer. Labels: the default number where config.json names none. And the rows of a
+ * model that finds spans. A table's flags "classifies" and "finds_spans" say which rows it has.
+ * Source: Hugging Face's BartClassificationHead and T5ClassificationHead. */
 #define BP_SEQ2SEQ_TASK(kind, labels)                                                              \
     BP_BERT_TASK(kind, "3"), {"dense", NULL, NULL, BP_HF_FLAG, "1"},                               \
     {                                                                                              \

@@ -1,13 +1,13 @@
 /* The objective of encoder-decoders: a target given its source. A document is a pair: its first
- * text is the source, what follows is the target. The source and the target end with the
- * end-of-document token, and the decoder reads the start token and then the target. What is longer
+ * text is the source, the rest is the target. The source and the target end with the
+ * end-of-document token, and the decoder reads the start token and then the target. A text longer
  * than the context loses its last tokens, but not its end. Called by bart.c, t5.c and
  * train/parts/text.c. */
 #include "models/family.h"
 
 #include <string.h>
 
-/* to[T] = as many of the tokens as fit, and the end; returns how many those are. */
+/* to[T] = the tokens that fit, and the end; returns their number. */
 static int64_t fill(int32_t *to, int64_t T, const int32_t *tokens, int64_t count, int64_t end)
 {
     int64_t ends = end >= 0 ? 1 : 0, n = count < T - ends ? count : T - ends;

@@ -34,7 +34,7 @@
     {                                                                                              \
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
-/* Only for the rows: whose head and which parts it has. */
+/* Only for the rows: the kind of head, and the parts present. */
 #define FLAG(name, is)                                                                             \
     {                                                                                              \
         name, NULL, NULL, BP_HF_FLAG, is, .quiet = true                                            \
@@ -63,7 +63,7 @@
     {                                                                                              \
         "scale_embedding", "scale_embedding", NULL, BP_HF_FLAG, "1", .absent = scales              \
     }
-/* With any head; those of tasks have numbers of labels by default. */
+/* With any head; task heads have default numbers of labels. */
 #define OF_ALL_HEADS(name, sizes)                                                                  \
     name##_SIZES[] = {sizes, HEAD_OF("0", "0"), {0}},                                              \
     name##_VALUE_SIZES[] = {sizes, HEAD_OF("1", "0"), BP_SEQ2SEQ_TASK("2", "3"), {0}},             \
@@ -113,7 +113,7 @@ static const bp_hf_setting TRANSFORMER_SETTINGS[] = {COMMON_SETTINGS(NULL, NULL)
                                               {"extra_pos_embeddings", "2"},
                                               {0}};
 
-/* Marian's padding begins its targets, fairseq's places begin after the padding's. */
+/* Marian's targets begin with padding; fairseq's places begin after the padding's. */
 #define MARIAN_PADDING "start_token+-1"
 #define MORE_SETTINGS(pre_norm, embedding_norms, sinusoids)                                        \
     COMMON_SETTINGS("16", "4096"), {"normalize_before", pre_norm},                                 \
@@ -201,7 +201,7 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
     SOME_NORM("embedding_norms", stack ".layernorm_embedding", stack ".embedding.ln"),             \
         SOME_NORM("stack_norms", stack ".layer_norm", stack ".ln")
 
-/* And those of its relatives, which have other parts of them. */
+/* And those of its relatives, with other subsets of the parts. */
 static const bp_hf_row BART_ROWS[] = {
     {"final_logits_bias",
      "1",
@@ -231,7 +231,7 @@ static const bp_hf_row BART_ROWS[] = {
     BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
-/* Other names of the one table. */
+/* Other names of the same table. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       NULL},
                          *const SINUSOIDS[] = {"encoder.embed_tokens.weight",

@@ -64,7 +64,8 @@ static void fill_defaults(bp_model_shape *shape)
     own->distance = own->distance > 0 ? own->distance : DISTANCE;
 }
 
-/* The encoder halves its buckets by sides, and both halve theirs by exact distances. */
+/* The encoder uses half of its buckets for each side; both use half of the rest for exact
+ * distances. */
 static bool buckets_fit(const bp_model_shape *shape)
 {
     int64_t buckets = bp_seq2seq_sizes_of(shape)->buckets;

@@ -1,6 +1,6 @@
 /* T5, versions 1.0 and 1.1, and mT5, as folders of Hugging Face's form hold them. transformers 5
- * says that words are tied also of those with a head of their own, which their files have; what is
- * true then is whether states are scaled. Called by t5.c. */
+ * marks words as tied also for models whose files have a separate head; the flag then only tells
+ * whether states are scaled. Called by t5.c. */
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
@@ -8,8 +8,8 @@
     {                                                                                              \
         ours, theirs, NULL, .absent = is                                                           \
     }
-/* Those of config.json, with the defaults of transformers' classes; the last three are for the rows
- * alone. */
+/* Those of config.json, with the defaults of transformers' classes; the last three are only for the
+ * rows. */
 #define COMMON_SIZES(L, H, I, V, gates, ties, classes, spans, untied)                              \
     {"width", "d_model", NULL, .older = "hidden_size", .absent = "512"},                           \
         {"encoder_layers", "num_layers", NULL, .older = "num_hidden_layers", .absent = L},         \
@@ -112,7 +112,7 @@ static const bp_hf_row ROWS[] = {
     BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
-/* Other names of the one table; and what the first T5s' files have and their programs ignore. */
+/* Other names of the same table; and tensors of the first T5s' files that their programs ignore. */
 static const char
     *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                         "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
@@ -154,7 +154,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
 
 static const bp_hf_table TABLES(T5, "t5", "T5", SIZES), TABLES(MT5, "mt5", "MT5", LATER_SIZES);
 
-/* The first ones are those of export. */
+/* The first ones are used for export. */
 const bp_hf_table *const bp_t5_huggingface[] = {&T5,  &T5_OF_VALUE,  &T5_OF_CLASSES,  &T5_OF_SPANS,
                                                 &MT5, &MT5_OF_VALUE, &MT5_OF_CLASSES, &MT5_OF_SPANS,
                                                 NULL};

@@ -23,7 +23,7 @@ static int64_t find(const char *const *words, int count, const char *word, size_
     return -1;
 }
 
-/* "q,v" as bits; 0: it is not such a list. */
+/* "q,v" as bits; 0 if it is not such a list. */
 static int64_t read_targets(const char *list)
 {
     int64_t bits = 0;

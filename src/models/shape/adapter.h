@@ -13,15 +13,15 @@ typedef struct bp_adapter_keys {
     int64_t rank;
     double scale;
     const char *targets;
-    bool alone; /* checkpoints hold what trains, and name the base */
+    bool alone; /* checkpoints hold only the trained parameters, and name the base */
 } bp_adapter_keys;
 
-/** The adapter that adapter.* asks for, for a model of width C (0: not known) that starts from one
- * with `known` (NULL: from no checkpoint). Faults are added to the configuration's. */
+/** The adapter that adapter.* requests, for a model of width C (0: not known) that starts from a
+ * checkpoint with `known` (NULL: no checkpoint). Faults are added to the configuration's. */
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C);
 
-/** The list "q,v" that stands for these targets, of which there are BP_ADAPTER_TARGETS. Local. */
+/** The list "q,v" of these targets; there are BP_ADAPTER_TARGETS. Local. */
 #define BP_ADAPTER_TARGETS 6
 #define BP_ADAPTER_TEXT    64
 void bp_adapter_write_targets(char text[BP_ADAPTER_TEXT], int64_t bits);
@@ -31,12 +31,12 @@ void bp_adapter_write_targets(char text[BP_ADAPTER_TEXT], int64_t bits);
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter);
 bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char *where);
 
-/** Can a checkpoint's adapter, if it has one, be merged into its weights? Errors: BP_ERR_FORMAT it
- * is a bottleneck. Local. */
+/** Can a checkpoint's adapter, if it has one, be merged into its weights? Errors: BP_ERR_FORMAT a
+ * bottleneck adapter. Local. */
 bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint);
 
-/** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it: nothing where
- * that tensor has none. Collective over the checkpoint's communicator. Errors: BP_ERR_FORMAT,
+/** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it; no effect on a
+ * tensor without one. Collective over the checkpoint's communicator. Errors: BP_ERR_FORMAT,
  * BP_ERR_SYSTEM, those of bp_checkpoint_load. */
 bp_err bp_adapter_merge(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
 

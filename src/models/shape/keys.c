@@ -1,4 +1,4 @@
-/* The keys of models: those that families share, and those that each family brings. */
+/* The keys of models: shared ones, and each family's own. */
 #include "models/shape/sizes.h"
 #include "models/stack/rotary.h"
 #include "models/stack/variants.h"
@@ -9,7 +9,7 @@
 static char kinds[512]; /* names of all families: "a|b" */
 bp_option bp_model_options[BP_MODEL_KEYS_MOST];
 
-/* A family has those that its sizes name. */
+/* A family has the keys that its sizes name. */
 static const bp_option SHARED[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL,
      "family of models; --help model.kind=NAME shows the keys of one family", false,
@@ -166,8 +166,7 @@ bool family_has_key(const bp_model_family *family, const char *key)
 
 /* ---- the list of all ---- */
 
-/* "llama, gpt_neox: " before the help of a row that fewer than half of all families take from here.
- */
+/* "llama, gpt_neox: " before the help of a row that fewer than half of all families use. */
 static const char *help_of_shared(const bp_option *row, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -223,7 +222,7 @@ void keys_list(const bp_model_family *const *of)
 
 /* ---- help ---- */
 
-/* Of what families share: a key that it has, and does not explain itself. */
+/* Is it a shared key that the family has, and does not document itself?. */
 static bool shows(const bp_model_family *family, const char *key)
 {
     if (strncmp(key, "adapter.", strlen("adapter.")) == 0)

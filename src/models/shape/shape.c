@@ -1,4 +1,4 @@
-/* A model's shape from keys, and what its family says of it. */
+/* A model's shape from keys, and dispatch to its family's functions. */
 #include "models/family.h"
 
 #include "base/config/json.h"
@@ -16,8 +16,8 @@ static double value_in(const bp_config *config, const char *key, const bp_model_
                                           : (double)bp_config_int(config, key);
 }
 
-/* Than in the checkpoint that a model starts from, `known`; a longer context than its positions is
- * refused later. */
+/* May the value differ from that of `known`, the checkpoint that a model starts from? A context
+ * beyond its positions is rejected later. */
 static bool may_differ(const bp_model_shape *known, const bp_model_size *size)
 {
     return size->of_training || (size->at == BP_SIZE_AT(context) &&
@@ -119,7 +119,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     size_set(shape, size, value);
 }
 
-/* Keys that other families have. */
+/* Keys of other families. */
 static void refuse_others(bp_config *config, const bp_model_family *family)
 {
     for (const bp_option *row = bp_model_options; row->key; row++)
@@ -210,7 +210,7 @@ static void check_adapter(const bp_model_shape *shape, int tensor_ranks, bp_conf
                         (long long)shape->softmaxes);
 }
 
-/* Does a list of these adapt anything? */
+/* Does a list of these targets adapt anything? */
 static bool adapts(const bp_model_shape *shape, int64_t targets)
 {
     bp_model_shape other = *shape, none = *shape;

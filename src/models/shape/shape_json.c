@@ -52,7 +52,7 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
     return err;
 }
 
-/* Sizes of a checkpoint are held to the range of their key. */
+/* Sizes of a checkpoint are checked against the range of their key. */
 static bp_err check_range(const bp_model_shape *shape, const bp_model_size *size, double value,
                           const char *where)
 {

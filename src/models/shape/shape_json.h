@@ -1,11 +1,11 @@
-/* A model's shape as the "model" object of a checkpoint's state, for those who know its family;
- * others have family.h. */
+/* A model's shape as the "model" object of a checkpoint's state, for callers that know its family;
+ * others use family.h. */
 #ifndef BP_MODELS_SHAPE_SHAPE_JSON_H
 #define BP_MODELS_SHAPE_SHAPE_JSON_H
 
 #include "models/family.h"
 
-/** bp_model_shape_read of a model of this family. */
+/** bp_model_shape_read for a model of this family. */
 bp_err bp_model_shape_read_as(bp_model_shape *shape, const bp_model_family *family,
                               const json_t *state, const char *where);
 

@@ -1,5 +1,5 @@
-/* Sizes of a model: their values, names and texts, and what follows from them. No file here knows
- * the list of families. */
+/* Sizes of a model: their values, names and texts, and figures derived from them. No file here
+ * knows the list of families. */
 #include "models/shape/sizes.h"
 
 #include <stdio.h>
@@ -178,7 +178,7 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape)
                                                                        : shape->context;
 }
 
-/* Its layers are those of Transformers: no other has an adapter's place. */
+/* Its layers are those of Transformers: only these take adapters. */
 bool shape_has_adapters(const bp_model_family *family)
 {
     return (bp_family_has_backbone(family) && !family->unlimited) || family->source;

@@ -32,7 +32,7 @@ static double llama3_frequency(const bp_rope *rope, double plain)
     return (1 - share) * plain / rope->factor + share * plain;
 }
 
-/* The pair, in numbers of a head, that turns this often in the original context. */
+/* The index of the pair that makes this many turns in the original context. */
 static double yarn_edge(const bp_rope *rope, double turns)
 {
     return (double)rope->rotated * log((double)rope->original_context / (turns * 2 * PI)) /
@@ -50,7 +50,7 @@ static double yarn_frequency(const bp_rope *rope, double plain, int64_t pair)
     return (1 - share) * plain + share * plain / rope->factor;
 }
 
-/* Theta of a text that is longer than the original context. */
+/* Theta for a text longer than the original context. */
 static double dynamic_theta(const bp_rope *rope, int64_t length)
 {
     double beyond =
@@ -106,20 +106,20 @@ int64_t bp_rope_changes_after(const bp_rope *rope)
 
 /* ---- tables ---- */
 
-#define KEPT        64        /* tables of longer texts, most, */
-#define KEPT_FLOATS (4 << 20) /* and their floats, unless it is one table */
+#define KEPT        64        /* tables of longer texts, at most, */
+#define KEPT_FLOATS (4 << 20) /* and their floats, unless there is only one table */
 
 /* Tables of one rope: `face` those of short texts, and where longer ones have others, those of the
- * last lengths that were asked for: each layer asks again for all of a batch. */
+ * most recent lengths: each layer requests all lengths of a batch again. */
 typedef struct tables {
     bp_rotary face;
     struct {
         bp_rotary table;
-        int64_t length; /* that it was made for; 0: none */
+        int64_t length; /* its length; 0: unused */
     } longer[KEPT];
-    int64_t kept, next; /* how many, and which is made next */
+    int64_t kept, next; /* their number, and the next one to replace */
     bp_rope rope;
-    bool filled; /* `face` is */
+    bool filled; /* `face` is filled */
     double attention;
     double factors[2][BP_MODEL_REALS];
     double *frequencies; /* [half] to work on */
@@ -140,8 +140,8 @@ static void fill(tables *self, const bp_rotary *table, int64_t length)
         }
 }
 
-/* bp_rotary.of_length: tables are filled when a pass wants them, since networks are also made only
- * to be measured. */
+/* bp_rotary.of_length: tables are filled on demand, since some networks are made only to be
+ * measured. */
 static const bp_rotary *of_length(const bp_rotary *face, int64_t length)
 {
     tables *self = (tables *)(uintptr_t)face;
@@ -163,7 +163,7 @@ static const bp_rotary *of_length(const bp_rotary *face, int64_t length)
     return &self->longer[k].table;
 }
 
-/* How many tables of texts that are longer than the original context are kept. */
+/* The number of tables kept for texts longer than the original context. */
 static int64_t kept_of(const bp_rope *rope, int64_t context)
 {
     int64_t changes = bp_rope_changes_after(rope), fit = KEPT_FLOATS / (context * rope->rotated);

@@ -1,5 +1,5 @@
-/* Rotary positions: their frequencies, how those are scaled for long contexts, and the tables that
- * layers turn by. */
+/* Rotary positions: their frequencies, how those are scaled for long contexts, and the tables of
+ * layers. */
 #ifndef BP_MODELS_STACK_ROTARY_H
 #define BP_MODELS_STACK_ROTARY_H
 
@@ -11,21 +11,21 @@ typedef enum bp_rope_scaling {
     BP_ROPE_LINEAR,
     BP_ROPE_LLAMA3,
     BP_ROPE_YARN,
-    BP_ROPE_DYNAMIC, /* by the length of a text that is longer than the original context */
-    BP_ROPE_LONGROPE /* by other factors for such texts */
+    BP_ROPE_DYNAMIC, /* depends on the length of a text longer than the original context */
+    BP_ROPE_LONGROPE /* other factors for such texts */
 } bp_rope_scaling;
 #define BP_ROPE_SCALINGS "none|linear|llama3|yarn|dynamic|longrope"
 
 typedef struct bp_rope {
     double theta;
-    int64_t rotated; /* the first numbers of a head, an even count */
+    int64_t rotated; /* rotary dimensions, the first ones of a head; even */
     bp_rope_scaling scaling;
     double factor;
     double low_freq_factor, high_freq_factor;   /* llama3 */
     double beta_fast, beta_slow;                /* yarn */
-    bool truncated;                             /* yarn: edges are whole numbers */
-    double attention_factor;                    /* yarn, longrope; 0: it follows from the factor */
-    double mscale, mscale_all_dim;              /* yarn; 0: none */
+    bool truncated;                             /* yarn: edges are rounded to integers */
+    double attention_factor;                    /* yarn, longrope; 0: computed from the factor */
+    double mscale, mscale_all_dim;              /* yarn; 0: not given */
     int64_t original_context;                   /* L */
     const double *short_factors, *long_factors; /* longrope: [rotated / 2]; borrowed */
 } bp_rope;
@@ -45,12 +45,12 @@ typedef struct bp_rope {
  * Models"; Peng et al. 2023, "YaRN"; bloc97 and emozilla 2023 (dynamic); Ding et al. 2024,
  * "LongRoPE"; in details as transformers has them. */
 void bp_rope_frequencies(double *frequencies, const bp_rope *rope, int64_t length);
-/** What cosines and sines are multiplied by: yarn: attention_factor, or g(mscale) /
- * g(mscale_all_dim) where both are given, or g(1), g(m) being 0.1 m ln(factor) + 1; longrope:
- * attention_factor, or sqrt(1 + ln(factor) / ln(L)); 1 of a factor up to 1, and of the others. */
+/** The factor of cosines and sines: yarn: attention_factor, or g(mscale) / g(mscale_all_dim) where
+ * both are given, or g(1), g(m) being 0.1 m ln(factor) + 1; longrope: attention_factor, or sqrt(1 +
+ * ln(factor) / ln(L)); 1 for a factor up to 1, and for the others. */
 double bp_rope_attention(const bp_rope *rope);
-/** Texts up to this length have the same frequencies, and longer ones others; 0: all have the
- * same. */
+/** Texts up to this length share their frequencies, longer ones have others; 0: all texts share
+ * them. */
 int64_t bp_rope_changes_after(const bp_rope *rope);
 
 /** Make network->tables, which a first pass fills with the cosines and sines of all pairs at

@@ -3,16 +3,16 @@
 
 #include "models/stack/rotary.h"
 
-#define OLDER_LONGROPE (BP_ROPE_LONGROPE + 1) /* the place of "su" */
+#define OLDER_LONGROPE (BP_ROPE_LONGROPE + 1) /* the index of "su" */
 
 static int scaling_of(const bp_hf_shape *shape)
 {
     return (int)bp_hf_size_of(shape, "rope_scaling");
 }
 
-/* Where a scaling has no original context, what files say of one means nothing (Phi-3's say it
- * always). That of dynamic is the context itself, which a training may have left. transformers 4
- * wants the factor of yarn. */
+/* Ignores the original context in files whose scaling has none (Phi-3's always have one). That of
+ * dynamic is the context itself, which training may have changed. transformers 4 requires the
+ * factor of yarn. */
 void bp_rope_hf_derive(bp_hf_shape *shape, bool written)
 {
     double original = bp_hf_value_of(shape, "rope_original_context"),

@@ -42,8 +42,8 @@
 
 /** bp_hf_table.derive. */
 void bp_rope_hf_derive(bp_hf_shape *shape, bool written);
-/** For bp_hf_table.check: a scaling has all its parameters and no others, and lists have a number
- * for each pair of the `rotated` numbers of a head. Errors: BP_ERR_FORMAT. */
+/** For bp_hf_table.check: a scaling has all its parameters and no others, and lists have one number
+ * for each pair of the `rotated` dimensions of a head. Errors: BP_ERR_FORMAT. */
 bp_err bp_rope_hf_check(const bp_hf_shape *shape, int64_t rotated, const char *path);
 
 #endif

@@ -1,5 +1,4 @@
-/* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a
- * network. */
+/* Derived from a stack: sizes without a key, checks, counts, and the blocks of a network. */
 #include "models/stack/stack_priv.h"
 
 #include "models/stack/variants.h"
@@ -55,7 +54,7 @@ static float logit_cap(const bp_model_shape *shape)
     return (float)real_or(shape->stack.logit_cap, stack_of(shape)->logit_cap);
 }
 
-/* 0: that of a head's width. */
+/* 0: the head's width. */
 static float score_scale(const bp_model_shape *shape)
 {
     int64_t width = shape->stack.score_width;
@@ -75,7 +74,7 @@ static bool is_last(int64_t number, int64_t period)
     return period > 0 && number % period == period - 1;
 }
 
-/* 0: all before it are seen. */
+/* 0: attends to all earlier places. */
 static int64_t window_of(const bp_model_shape *shape, int64_t number)
 {
     int64_t period = bp_given_or(shape->stack.window_period, stack_of(shape)->window_period);
@@ -157,7 +156,7 @@ bp_activations bp_stack_block_output(const bp_model_shape *shape, int block)
 
     if (block > shape->layers) /* a transform's */
         output.item[0].columns = E;
-    if (block == 0) /* what its projection reads is in its place */
+    if (block == 0) /* its projection's input replaces it */
         output.item[0].inside = E;
     if (block == 0 || bp_model_balance(shape) == 0)
         return output;
@@ -181,7 +180,7 @@ static float logit_scale(const bp_model_shape *shape)
     return shape->stack.logit_divisor > 0 ? (float)(1 / shape->stack.logit_divisor) : 0;
 }
 
-/* ---- sizes, and which go together ---- */
+/* ---- sizes, and valid combinations ---- */
 
 void bp_stack_fill_defaults(bp_model_shape *shape)
 {
@@ -288,7 +287,7 @@ void bp_stack_check(const bp_model_shape *shape, int tensor_ranks, bp_config *co
     if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensor_ranks, config);
-    if (!as_wide || inner != 4 * shape->width) /* else heads say it */
+    if (!as_wide || inner != 4 * shape->width) /* else reported by heads */
         bp_transformer_check_inner(shape, inner, tensor_ranks, config);
     if (shape->heads % kv_heads(shape) != 0)
         bp_config_fault(config, "model.not_dividing",
@@ -373,7 +372,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .first_dropout_stream = 4 * number + 1}; /* 0 is the embedding's */
 }
 
-/* A state-space layer; of a hybrid stack with its MLP. */
+/* A state-space layer; with its MLP in a hybrid stack. */
 static bp_block *new_states(bp_network *network, const bp_model_shape *shape, int64_t number)
 {
     bp_layer_shape layer = bp_stack_layer(shape, number);
@@ -397,7 +396,7 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
     return bp_transformer_new_layer(network, &layer);
 }
 
-/* In the group of the head's table, where it has one of its own. */
+/* In the group of the head's table, if the head has its own. */
 static bp_param *add_head_bias(bp_network *network, const bp_model_shape *shape, bool tied)
 {
     bp_group *group =
@@ -470,7 +469,7 @@ static double transform_cost(const bp_model_shape *shape)
                                 : 0;
 }
 
-/* Of masked models the vocabulary sees only those tokens that are masked. */
+/* In masked models, the vocabulary reads only the masked tokens. */
 static double words_cost(const bp_model_shape *shape)
 {
     return (stack_of(shape)->transform ? BP_MASK_RATE : 1) * 2 * (double)shape->vocab_size *
@@ -498,7 +497,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                          .head_flops = 3 * (transform_cost(shape) + words_cost(shape))};
 }
 
-/* ---- what follows from sizes ---- */
+/* ---- derived from sizes ---- */
 
 double bp_stack_embedding_cost(const bp_model_shape *shape)
 {
@@ -531,7 +530,7 @@ double bp_stack_cost(const bp_model_shape *shape, int block)
     return bp_stack_layer_cost(shape, block - 1);
 }
 
-/* Backward takes twice what forward does; the embedding is not counted. */
+/* Backward costs twice the forward pass; without the embedding. */
 bp_model_facts bp_stack_facts(const bp_model_shape *shape)
 {
     double forward = 0;

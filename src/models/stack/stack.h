@@ -1,6 +1,6 @@
-/* A Transformer of one stack, decoder or encoder, is data: a bp_stack says what the layers,
- * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and the
- * rest is computed from both here. */
+/* A Transformer of one stack, decoder or encoder, is data: a bp_stack describes a family's layers,
+ * positions and head. bp_model_shape.stack has the values of keys for one model. The rest is
+ * computed here from both. */
 #ifndef BP_MODELS_STACK_STACK_H
 #define BP_MODELS_STACK_STACK_H
 
@@ -10,58 +10,59 @@
 #include "nn/core/layers.h"
 
 /** What mixes the rows of a text in its layers: attention; a state-space layer, which has no MLP;
- * or either of both by the layer's number, with an MLP after it. */
+ * or either of them by the layer's number, with an MLP after it. */
 typedef enum bp_stack_mixer { BP_STACK_ATTENTION, BP_STACK_STATES, BP_STACK_HYBRID } bp_stack_mixer;
 
-/** What a family's models have in common, and their defaults of keys. */
+/** What a family's models have in common, and the defaults of their keys. */
 typedef struct bp_stack {
     /* Norms. */
-    bool rms;              /* by the root mean square, without a bias */
-    bool no_norm_bias;     /* bp_layer_shape.no_norm_bias, and of other norms */
+    bool rms;              /* RMS norms, without a bias */
+    bool no_norm_bias;     /* bp_layer_shape.no_norm_bias, and other norms have none either */
     double epsilon;        /* 0: 1e-5 */
-    bool post_norm;        /* bp_layer_shape.post_norm; there is no norm before the head then */
-    bool gains_from_one;   /* gains are 1 + what is kept */
+    bool post_norm;        /* bp_layer_shape.post_norm; no norm before the head */
+    bool gains_from_one;   /* gains are 1 + the stored value */
     bool closing_norms;    /* bp_layer_shape.closing_norms */
     bool closing_only;     /* bp_layer_shape.closing_only */
-    bool no_first_norm;    /* bp_layer_shape.no_first_norm, of the first layer */
-    bool embedding_norm;   /* a block of its own after the embedding, which drops nothing then */
+    bool no_first_norm;    /* bp_layer_shape.no_first_norm, for the first layer */
+    bool embedding_norm;   /* a separate block after the embedding, whose dropout moves there */
     bool scales_embedding; /* by the square root of the width */
     /* Positions: learned, rotary, or none. */
-    float position_std;     /* of initial values of the table "wpe"; 0: there is none */
-    int64_t first_position; /* its row of a text's first token; places of padding have the row
-                               before it */
+    float position_std;     /* initial standard deviation of the table "wpe"; 0: no table */
+    int64_t first_position; /* the table's row for a text's first token; padding has the row before
+                               it */
     bool relu_pooler;       /* bp_backbone.relu */
-    bool gelu_pooler;       /* bp_backbone.gelu, of bp_stack_backbone */
-    int64_t segments;       /* kinds of segments that have an embedding; 0: none have */
+    bool gelu_pooler;       /* bp_backbone.gelu in bp_stack_backbone */
+    int64_t segments;       /* number of segment embeddings; 0: none */
     bool rotary;
-    double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */
+    double rope_fraction; /* share of a head that is rotated; 0: all, without a key */
     /* Layers. */
     bp_stack_mixer mixer;
     bool sees_all;            /* an encoder */
     bp_query_norm query_norm; /* bp_layer_shape.query_norm */
     bool one_norm;            /* bp_layer_shape.one_norm */
-    bool parallel;            /* attention and MLP read the same, and are added together */
+    bool parallel;            /* attention and MLP have the same input, and are added together */
     int64_t rope_period; /* in each group of this many layers the last one has no rotary positions;
                             0: all have them */
     int64_t window_period;  /* in each group of this many layers the last one has no window; 0: all
                                have it */
-    bool window_leads;      /* it is the first one of each group that has none */
+    bool window_leads;      /* the first one of each group has no window, instead */
     double score_cap;       /* bp_layer_shape.score_cap; 0: none */
     bool alibi;             /* bp_layer_shape.alibi */
     bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
-    bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
+    bool no_bias;           /* no biases on linear maps; queries, keys and values may have them
+                               (attention_bias) */
     bp_activation activation; /* of the MLP, and of experts (BP_SWIGLU, BP_GEGLU) */
-    bool renormalised;        /* bp_expert_shape.renormalised, whatever a key says */
+    bool renormalised;        /* bp_expert_shape.renormalised, without a key */
     int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
     int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
     /* The head. */
     double logit_cap; /* bp_head_shape.cap; 0: none */
     bool tied;        /* to the embedding */
     bool head_bias;   /* "head.bias", of the logits */
-    bool transform;   /* before it, after the last norm, "transform": norm(gelu(W h + b)), which a
-                         task's head reads too where heads_transform; the head is of masked words */
+    bool transform;   /* before it, after the last norm, "transform": norm(gelu(W h + b)), before a
+                         task's head too if heads_transform; the head predicts masked words */
     bool heads_transform;
-    bool keeps_words; /* bp_backbone.tied, where the head is tied */
+    bool keeps_words; /* bp_backbone.tied, if the head is tied */
 } bp_stack;
 
 /** Rows of a family's sizes: optional ones, in bp_model_shape.stack. */
@@ -86,7 +87,7 @@ typedef struct bp_stack {
     {                                                                                              \
         .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_FLAG, .optional = true         \
     }
-/** Not written where they are what the family has without them. */
+/** Not written where they equal the family's defaults. */
 #define BP_STACK_QUIET(key, field)                                                                 \
     {                                                                                              \
         .name = key, .at = BP_SIZE_AT(stack.field), .optional = true, .quiet = true                \
@@ -96,7 +97,7 @@ typedef struct bp_stack {
         .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_REAL, .optional = true,        \
         .quiet = true                                                                              \
     }
-/** Of families with experts, which each has in every layer unless its list has others. */
+/** For families with experts, in every layer unless the family's list has more sizes. */
 #define BP_STACK_EXPERTS                                                                           \
     {.name = "experts", .at = BP_SIZE_AT(stack.experts)},                                          \
         {.name = "experts_chosen", .at = BP_SIZE_AT(stack.chosen)},                                \
@@ -135,7 +136,7 @@ typedef struct bp_stack {
         .help = "shares of the experts that a token goes through are divided by their sum; no if " \
                 "not given"                                                                        \
     }
-/** model.tied of a family whose head is tied where the key is not given. */
+/** model.tied for a family whose head is tied by default. */
 #define BP_STACK_TIED                                                                              \
     {                                                                                              \
         .name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true, \
@@ -213,7 +214,7 @@ typedef struct bp_stack {
         .key = "model.logits_scaling", .type = BP_OPTION_REAL, .min = 1e-6, .max = 1e6,            \
         .help = "by what logits are divided; 1 if not given"                                       \
     }
-/** State-space layers: numbers of a state, groups, taps of the convolution. */
+/** State-space layers: state size, groups, taps of the convolution. */
 #define BP_STACK_STATE_SIZES                                                                       \
     BP_STACK_COUNT("state", state), BP_STACK_COUNT("groups", groups), BP_STACK_COUNT("taps", taps)
 #define BP_STACK_STATE_KEYS                                                                        \
@@ -231,7 +232,8 @@ typedef struct bp_stack {
         .key = "model.taps", .type = BP_OPTION_INT, .min = 1, .max = 64,                           \
         .help = "places that the convolution reads, the present one included; 4 if not given"      \
     }
-/** Hybrid stacks: which layers have attention, and those and the heads of the others. */
+/** Hybrid stacks: which layers have attention, the same sizes, and the heads of the other layers.
+ */
 #define BP_STACK_HYBRID_SIZES                                                                      \
     {.name = "attention_layers",                                                                   \
      .at = BP_SIZE_AT(stack.attention_layers),                                                     \
@@ -296,24 +298,25 @@ static inline bool bp_stack_is_hybrid(const bp_stack *stack)
  * do not need it. */
 void bp_stack_fill_defaults(bp_model_shape *shape);
 /** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
- * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
+ * heads and the inner width, and rotary dimensions are even: bp_model_family.check, check_read. */
 void bp_stack_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where);
-/** Embeddings of another width than the model's go with one softmax. */
+/** Embeddings whose width differs from the model's require a single softmax. */
 void bp_stack_check_embedding(const bp_model_shape *shape, bp_config *config);
 
 int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
-/** Of the embedding's tables, and of the head's. */
+/** Width of the embedding's tables, and of the head's. */
 int64_t bp_stack_embedding_width(const bp_model_shape *shape);
-/** Of what the vocabulary reads: bp_model_family.state_width; heads of tasks read the layers. */
+/** Width of the vocabulary's input: bp_model_family.state_width; task heads read the layers'
+ * output. */
 int64_t bp_stack_state_width(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
-/** Has layer `number` experts? And how many layers have. */
+/** Does layer `number` have experts? And the number of layers that have. */
 bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number);
 int64_t bp_stack_sparse_count(const bp_model_shape *shape);
-/** Layer `number`, from 0, except for what its network has (rotary); of a layer without attention
+/** Layer `number`, from 0, without its network's part (rotary); for a layer without attention, only
  * its MLP. */
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
 
@@ -324,7 +327,7 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
 /** "transform": norm(gelu(W h + b)), with this stream of dropout masks. */
 bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shape, int64_t mask);
 /** Approximate FLOPs of one token forward through the embedding: a few passes over the width; and
- * through layer `number`: 2 an entry of its matrices, and 4 of attention a key and column of a
+ * through layer `number`: 2 per entry of its matrices, and for attention 4 per key and column of a
  * head. Source: Kaplan et al. 2020, section 2.1. */
 double bp_stack_embedding_cost(const bp_model_shape *shape);
 double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number);
@@ -338,13 +341,13 @@ void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int nu
                         bp_param *shared);
 bp_backbone bp_stack_backbone(const bp_model_shape *shape);
 bp_activations bp_stack_block_output(const bp_model_shape *shape, int block);
-/** All of them: an embedding, layers, a head. */
+/** A full list: an embedding, layers, a head. */
 extern const bp_block_list bp_stack_block_list;
 
 bp_model_facts bp_stack_facts(const bp_model_shape *shape);
 
-/** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
- * checks more. */
+/** Members of bp_model_family for an embedding, layers and a head; and for an encoder with its own
+ * defaults and checks. */
 #define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_fill_defaults, bp_stack_check)
 #define BP_STACK_ENCODER(fills, checks)                                                            \
     .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \

@@ -32,7 +32,7 @@ static float embedding_scale(const bp_model_shape *shape)
                                                : 0;
 }
 
-/* Positions are added after the projection, and as wide as the model, where no norm follows. */
+/* If no norm follows, positions have the model's width, and are added after the projection. */
 static bool positions_follow(const bp_model_shape *shape)
 {
     return is_projected(shape) && !stack_of(shape)->embedding_norm;

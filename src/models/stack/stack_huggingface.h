@@ -1,6 +1,6 @@
 /* Parts of the tables of stacks in Hugging Face's folders (io/huggingface/hf_table.h), where layers
- * and keys are named as LLaMA's: all that differs between families is which parts they have, and
- * the defaults of their class. */
+ * and keys have LLaMA's names. Families differ only in their parts, and in the defaults of their
+ * class. */
 #ifndef BP_MODELS_STACK_STACK_HUGGINGFACE_H
 #define BP_MODELS_STACK_STACK_HUGGINGFACE_H
 
@@ -23,7 +23,7 @@
             ours                                                                                   \
         }                                                                                          \
     }
-/** Of each layer, in the order of files. */
+/** Tensors of each layer, in the order of files. */
 #define BP_HF_ATTENTION_OUT                                                                        \
     BP_HF_MATRIX("layers.*.self_attn.o_proj.weight", "width", "heads*head_width",                  \
                  "h.*.attn.out.weight")
@@ -44,7 +44,7 @@
     BP_HF_MATRIX("layers.*.mlp.gate_proj.weight", "inner", "width", "h.*.mlp.gate.weight"),        \
         BP_HF_MATRIX("layers.*.mlp.up_proj.weight", "inner", "width", "h.*.mlp.up.weight"),        \
         BP_HF_MLP_DOWN
-/** Of layers with experts, and of those without. */
+/** Tensors of layers with experts, and of layers without. */
 #define BP_HF_ROUTER(theirs)                                                                       \
     {                                                                                              \
         theirs, "experts", "width", false, 1, {"h.*.mlp.router.weight"}, .in = BP_HF_SPARSE        \
@@ -88,13 +88,13 @@
         BP_HF_SIZE("inner", "intermediate_size", inner),                                           \
         BP_HF_SIZE("context", "max_position_embeddings", context),                                 \
         BP_HF_SIZE("vocab_size", "vocab_size", words)
-/** After heads. */
+/** Sizes that come after heads. */
 #define BP_HF_KV_HEADS(is)                                                                         \
     {                                                                                              \
         "kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads", .absent = is,               \
                                                                        .null_is = "heads"          \
     }
-/** After width and heads. */
+/** Sizes that come after width and heads. */
 #define BP_HF_HEAD_WIDTH(is)                                                                       \
     {                                                                                              \
         "head_width", "head_dim", NULL, BP_HF_COUNT, "width/heads",                                \
@@ -108,7 +108,7 @@
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, is                                        \
     }
-/** Of mixtures of experts. */
+/** Sizes of mixtures of experts. */
 #define BP_HF_EXPERTS(theirs, other, experts, chosen, balance)                                     \
     {"experts", theirs, NULL, .absent = experts, .older = other},                                  \
         BP_HF_SIZE("experts_chosen", "num_experts_per_tok", chosen),                               \
@@ -132,7 +132,7 @@
     }
 
 /** Hybrid stacks, whose list "attention_layers" names the layers with attention: sizes of the
- * others, after the width; what they have to be; and tensors of either kind of layer. */
+ * others, after the width; required settings; and tensors of both kinds of layers. */
 #define BP_HF_STATES                                                                               \
     BP_HF_SIZE("state_heads", "mamba_n_heads", "128"),                                             \
         {"state_head_width", "mamba_d_head", NULL, .absent = "2*width/state_heads",                \
@@ -189,22 +189,22 @@
         BP_HF_STATE("mamba.norm.weight", BP_HF_STATE_WIDTH, NULL, "gate.gain"),                    \
         BP_HF_STATE("mamba.out_proj.weight", "width", BP_HF_STATE_WIDTH, "out.weight")
 
-/** Members that are written besides: bp_hf_table.more. */
+/** Additional members to write: bp_hf_table.more. */
 #define BP_HF_MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
 /** bp_hf_table.buffers, and .bare. */
 extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
-/** bp_hf_table.check: heads of keys divide heads, heads have pairs to turn, and a scaling of
+/** bp_hf_table.check: heads of keys divide heads, rotary heads have an even width, and a scaling of
  * positions has its parameters. */
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
-/** The same of a stack with state-space layers: their groups divide their heads, too. */
+/** The same for a stack with state-space layers, whose groups must divide their heads. */
 bp_err bp_stack_hf_check_states(const bp_hf_shape *shape, const char *path);
 
-/** bp_hf_table.derive: of positions; and a model without "attention_multiplier" divides scores by
- * the root of a head's width, which is written. */
+/** bp_hf_table.derive: for positions; and a model without "attention_multiplier" divides scores by
+ * the root of the head width, which is written. */
 void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written);
 
-/** All of a table but sizes, settings, rows and keys that are harmless. */
+/** The members of a table, except sizes, settings, rows and harmless keys. */
 #define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
     BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, bp_rope_hf_derive)
 #define BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, derives)                                   \

@@ -1,4 +1,4 @@
-/* Rotary positions of stacks: sizes that no key gives, and checks. Called by stack.c. */
+/* Rotary positions of stacks: sizes without a key, and checks. Called by stack.c. */
 #include "models/stack/stack_priv.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static int64_t head_width(const bp_model_shape *shape)
     return bp_given_or(shape->stack.head_width, shape->width / shape->heads);
 }
 
-/* Numbers of a head that are rotated: an even one of 2 or more. */
+/* Rotary dimensions of a head: even, at least 2. */
 static int64_t rotated(const bp_model_shape *shape)
 {
     double fraction = real_or(shape->stack.rope_fraction, shape->family->stack->rope_fraction);
@@ -91,7 +91,7 @@ int stack_rope_of(const bp_model_shape *shape, int64_t window)
     return window > 0 && shape->stack.rope_local_theta > 0;
 }
 
-/* ---- which sizes go together ---- */
+/* ---- valid combinations of sizes ---- */
 
 #define OF(scaling) (1U << BP_ROPE_##scaling)
 #define OF_FACTOR   (OF(LINEAR) | OF(LLAMA3) | OF(DYNAMIC))
@@ -161,8 +161,7 @@ static int64_t count_of(const double reals[BP_MODEL_REALS])
     return count;
 }
 
-/* What is wrong with the values of a scaling that has all it needs, and at which key; NULL:
- * nothing. */
+/* The fault in the values of a complete scaling, and its key; NULL if valid. */
 static const char *fault_of(const bp_model_shape *shape, const char **key)
 {
     const bp_stack_sizes *own = &shape->stack;

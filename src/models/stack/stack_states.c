@@ -1,4 +1,4 @@
-/* State-space layers of stacks: sizes that no key gives, checks, and the layers. Dao and Gu 2024,
+/* State-space layers of stacks: sizes without a key, checks, and the layers. Dao and Gu 2024,
  * "Transformers are SSMs". Called by stack.c. */
 #include "models/stack/stack_priv.h"
 
@@ -144,7 +144,7 @@ bp_block *stack_new_states(bp_network *network, const bp_model_shape *shape, int
     return block;
 }
 
-/* Entries of its matrices, and of the scan 4 multiplications a number of the state. */
+/* Entries of its matrices, and 4 multiplications of the scan per element of the state. */
 double stack_states_cost(const bp_model_shape *shape)
 {
     bp_state_space_shape layer = layer_of(shape, 0);

@@ -1,4 +1,4 @@
-/* What families of Transformers have in common: their sizes and which go together, their blocks. */
+/* Shared by families of Transformers: their sizes and valid combinations, their blocks. */
 #include "models/stack/transformer.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 /** The standard deviation of initial weights, and of token embeddings. */
 #define BP_TRANSFORMER_STD 0.02F
 
-/** A size that may not be given (0), or its default. */
+/** An optional size, or its default if it is 0. */
 static inline int64_t bp_given_or(int64_t given, int64_t otherwise)
 {
     return given > 0 ? given : otherwise;
@@ -26,17 +26,17 @@ bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *sh
 bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,
                                   int stages, int blocks);
 
-/** A layer, with its groups of parameters: the network's, once it is added. */
+/** A layer, with its groups of parameters, owned by the network once it is added. */
 bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *layer);
 
 /** A norm "NAME.gain", "NAME.bias" of a network, as a block: a row's shape without a product. */
 bp_block *bp_transformer_new_norm(bp_network *network, const bp_row_shape *shape);
 
-/** Faults of sizes that split over tensor ranks: heads, and an inner width of the MLP. */
+/** Faults of sizes that are divided over tensor ranks: heads, and an inner width of the MLP. */
 void bp_transformer_check_heads(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensor_ranks,
                                 bp_config *config);
-/** A fault if heads must divide the width, and do not. */
+/** A fault if heads do not divide the width, where they must. */
 void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
 
 #endif

@@ -1,4 +1,4 @@
-/* Variants of the parts that networks of several families are made of. */
+/* Variants of parts that networks of several families use. */
 #include "models/stack/variants.h"
 
 void bp_variants_set_head(bp_head_shape *head, bp_network *network, const bp_model_shape *shape)

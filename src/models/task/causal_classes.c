@@ -1,4 +1,4 @@
-/* Tables of classes with the head of a task, from those of causal language models. */
+/* Tables of classes with a task's head, derived from those of causal language models. */
 #include "models/task/causal_classes.h"
 
 #include "models/bert/bert.h"
@@ -10,7 +10,7 @@
 #define SIZES  2048
 #define ROWS   1024
 
-/* Sizes that are added, of a value, of classes and of tags; and rows. */
+/* Added sizes, for a value, for classes and for tags; and rows. */
 static const bp_hf_size VALUE[] = {BP_BERT_TASK("2", "3"), BP_BERT_LABELS, {0}},
                         CLASS[] = {BP_BERT_TASK("1", "3"), BP_BERT_LABELS, {0}},
                         TAG[] = {BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}};
@@ -42,12 +42,12 @@ static const bp_hf_size *join_sizes(const bp_hf_size *all, const bp_hf_size *mor
             BP_ASSERT(made.size_count < SIZES - 1);
             made.sizes[made.size_count++] = *size;
         }
-    made.size_count++; /* the one that ends them is 0 */
+    made.size_count++; /* ends with a zero element */
     BP_ASSERT(made.size_count - 1 - (first - made.sizes) <= BP_HF_SIZES);
     return first;
 }
 
-/* Of the language model all but its head. */
+/* The language model without its head. */
 static const bp_hf_row *join_rows(const bp_hf_row *all, const bp_hf_row *more)
 {
     const bp_hf_row *first = &made.rows[made.row_count];
@@ -62,7 +62,7 @@ static const bp_hf_row *join_rows(const bp_hf_row *all, const bp_hf_row *more)
     return first;
 }
 
-/* Their heads are as wide as what the projection before words gives. */
+/* Their heads have the width of the projection before words. */
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
     const bp_hf_table *of = made.of[shape->table - made.tables];

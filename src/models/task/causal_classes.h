@@ -1,16 +1,16 @@
 /* Transformers' classes that put the head of a task on the stack of a causal language model: their
- * tables follow from the language model's. */
+ * tables are derived from the language model's. */
 #ifndef BP_MODELS_TASK_CAUSAL_CLASSES_H
 #define BP_MODELS_TASK_CAUSAL_CLASSES_H
 
 #include "io/huggingface/hf_table.h"
 
-/** Classes that follow from one. */
+/** Classes derived from one table. */
 #define BP_CAUSAL_CLASSES 3
 
-/** The tables of classes with the head of a task of the language model's `of`, to out[]: how many
- * there are; 0: it has none (bp_hf_table.score). They are kept for the life of the program, and the
- * same `of` must not be asked for twice. Local.
+/** Put the task classes' tables of the language model's table `of` in out[]; returns their number,
+ * 0 if it has none (bp_hf_table.score). They live as long as the program; call it only once for
+ * the same `of`. Local.
  *
  * Source: transformers' GenericForSequenceClassification (the state of a text's last token that is
  * not padding, a linear map without a bias) and GenericForTokenClassification. */

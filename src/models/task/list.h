@@ -1,4 +1,4 @@
-/* All kinds of tasks: a line a kind, with the name of its number. */
+/* All kinds of tasks: one line per kind, with the name of its number. */
 #ifndef BP_MODELS_TASK_LIST_H
 #define BP_MODELS_TASK_LIST_H
 
@@ -9,7 +9,7 @@
     TASK(NONE, none)                                                                               \
     BP_TASK_LIST_ASKED(TASK)                                                                       \
     TASK(VECTORS, vectors)
-/** What task.kind may ask for. */
+/** The values of task.kind. */
 #define BP_TASK_LIST_ASKED(TASK)                                                                   \
     TASK(CLASSES, classes)                                                                         \
     TASK(REGRESSION, regression)                                                                   \

@@ -3,7 +3,7 @@
 #include "models/task/heads.h"
 #include "models/task/list.h"
 
-/* If the window does not hold the whole answer, its target says that there is none. */
+/* If the window does not hold the whole answer, its target is the place for "no answer". */
 static void make(const bp_example_maker *self, const bp_document *document, int64_t step,
                  int64_t slot, bp_example *out)
 {

@@ -89,7 +89,7 @@ bool bp_task_is_asked(const bp_config *config)
     return asked;
 }
 
-/* ---- the head: what it reads, and outcomes ---- */
+/* ---- the head: its input, and outcomes ---- */
 
 static bool has_pooler(const bp_model_shape *shape)
 {
@@ -102,7 +102,8 @@ static bool has_pooler(const bp_model_shape *shape)
                : shape->task.pool == BP_POOL_LAST && shape->task.dense;
 }
 
-/* Where it keeps the words all is one block, that of the last stage, which shares their table. */
+/* If it keeps the words, the head is one block, that of the last stage, which shares their table.
+ */
 int bp_task_blocks(const bp_model_shape *shape)
 {
     if (!bp_task_kind_of(&shape->task)->new_head)
@@ -116,7 +117,7 @@ double bp_task_flops(const bp_model_shape *shape)
     bool a_place = shape->task.pool == BP_POOL_NONE;
     double D = (double)shape->task.features;
 
-    if (D > 0) /* of the projection, which does not train, two of three products */
+    if (D > 0) /* two of three products: the projection is not trained */
         matrices = D * (double)shape->task.outcomes + D * C * 2 / 3;
 
     if (has_pooler(shape))
@@ -168,7 +169,7 @@ static bp_block *new_features(bp_network *network, const bp_model_shape *shape)
     return block;
 }
 
-/* After features the rows are logits already. */
+/* After features the rows are already logits. */
 static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false);
@@ -292,7 +293,7 @@ double bp_model_block_cost(const bp_model_shape *shape, int block)
 
 bp_activations bp_model_block_output(const bp_model_shape *shape, int block)
 {
-    if (is_of_task(shape, block)) /* it works on what the backbone leaves */
+    if (is_of_task(shape, block)) /* it reads the backbone's output */
         block = shape->family->blocks->backbone(shape).blocks - 1;
     return shape->family->blocks->output(shape, block);
 }
@@ -304,7 +305,7 @@ double bp_model_train_flops(const bp_model_shape *shape)
     all += is_language_model(shape)
                ? 3 * bp_variants_flops(shape)
                : bp_task_flops(shape) - shape->family->blocks->backbone(shape).head_flops;
-    /* of three products of a weight the one for its gradient is left out */
+    /* two of a weight's three products: none for its gradient */
     return shape->adapter.kind == BP_ADAPTER_NONE ? all : all * 2 / 3;
 }
 

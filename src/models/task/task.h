@@ -7,8 +7,8 @@
 #include "models/family.h"
 #include "models/task/examples.h"
 
-#define BP_TASK_STRIDE        128         /* of windows, if nothing is given, */
-#define BP_TASK_ANSWER_TOKENS 30          /* and the longest answer */
+#define BP_TASK_STRIDE        128         /* defaults: of windows, */
+#define BP_TASK_ANSWER_TOKENS 30          /* and of the longest answer */
 extern const bp_option bp_task_options[]; /* task.* */
 
 /** Values of bp_task_options (docs: --help). */
@@ -34,25 +34,25 @@ static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_task_options);
 }
 
-/** Does a job that has these keys ask for a task? */
+/** Do these keys of a job request a task? */
 bool bp_task_is_asked(const bp_config *config);
 
-/** Does it write a target for a given source? Not with a task's head. */
+/** Does it generate a target for a given source? Not with a task's head. */
 static inline bool bp_model_reads_source(const bp_model_shape *shape)
 {
     return shape->family->source && !bp_task_has_head(&shape->task);
 }
 
-/** The same model without its head, which gives the pooled state of a text (a bp_pool but
- * NONE): of bp_model_distribution these are a text's numbers. `where`: the checkpoint, for
- * messages. Errors: BP_ERR_CONFIG it is of no family that has one. */
+/** The same model without its head: bp_model_distribution returns the pooled state of a text (any
+ * bp_pool but NONE). `where`: the checkpoint, for messages. Errors: BP_ERR_CONFIG its family has no
+ * such state. */
 bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *where);
 
-/** Blocks of its head, and FLOPs of training on a token. */
+/** Blocks of its head, and training FLOPs per token. */
 int bp_task_blocks(const bp_model_shape *shape);
 double bp_task_flops(const bp_model_shape *shape);
 /** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
- * (bp_block_list.add_shared), where it keeps the words. */
+ * (bp_block_list.add_shared), if it keeps the words. */
 void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
                        bp_param *shared);
 

@@ -9,7 +9,7 @@
 static const char *const POOLS[] = {"none", "first", "mean", "last"};
 enum { POOL_COUNT = sizeof POOLS / sizeof POOLS[0] };
 
-/* Where a checkpoint says so. */
+/* If a checkpoint has the flag. */
 static const struct {
     const char *name;
     size_t at;
@@ -56,7 +56,7 @@ static bp_err fail_choice(const char *name, const char *word, const char *where)
                    name, word, where);
 }
 
-/* A language model may say so. */
+/* A language model may have the flag. */
 static bp_err read_kind(bp_task_shape *task, const json_t *model, const char *where)
 {
     const bp_task_kind *kind;

@@ -1,5 +1,5 @@
-/* What a model's shape and its checkpoints hold of a task, and what a task needs to know of a
- * family. */
+/* The task's part of a model's shape and checkpoints, and the properties of a family that a task
+ * needs. */
 #ifndef BP_MODELS_TASK_TASK_SHAPE_H
 #define BP_MODELS_TASK_TASK_SHAPE_H
 
@@ -16,29 +16,28 @@
 /** Part of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {
     int64_t kind;     /* the number of a bp_task_kind */
-    int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
-    double precision; /* classes: of the Dirichlet that training asks for; 0: outcomes are those of
-                         a softmax */
-    double smoothing; /* of that Dirichlet, the share of each class that is not the text's */
+    int64_t outcomes; /* classes, tags; 1 for a regression, 2 for spans (start and end) */
+    double precision; /* classes: of the Dirichlet that is the training target; 0: a softmax */
+    double smoothing; /* share of that Dirichlet for each class that is not the text's */
     int64_t pool;     /* bp_pool */
-    bool dense;       /* the state of a last place goes through a pooler (bp_backbone.dense); not in
-                         checkpoints of earlier versions */
-    bool begins;      /* texts begin with what the model's tokenizer puts before them (the role
-                         "first"); of families without a pooler, not of earlier versions */
-    int64_t separators; /* between two texts; 0: one. RoBERTa's and BART's of other programs have
-                           two */
-    bool unframed; /* texts have no end after them, and two have no separator between them: a causal
-                      model's last state is that of its last token, as in other programs; with
-                      separators that many tokens of what begins texts are between two */
-    bool unbiased; /* the head is a linear map without a bias */
-    bool one_segment; /* both texts of a pair are of segment 0 */
-    int64_t frozen;   /* for training: this many of the first blocks keep their values */
-    double lm_weight; /* for training: of the language model's loss beside the task's; 0: none */
-    int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
+    bool dense;  /* the state of the last place goes through a pooler (bp_backbone.dense); absent
+                    from older checkpoints */
+    bool begins; /* texts begin with the tokenizer's token of the role "first"; only in families
+                    without a pooler, and not in older checkpoints */
+    int64_t separators; /* between two texts; 0: one. RoBERTa and BART of other programs have two */
+    bool unframed;      /* no token after texts, and no separator between two: a causal model's last
+                           state is that of its last token, as in other programs. With `separators`, that
+                           many "first" tokens separate two texts */
+    bool unbiased;      /* the head is a linear map without a bias */
+    bool one_segment;   /* both texts of a pair have segment 0 */
+    int64_t frozen;     /* for training: number of first blocks that keep their values */
+    double lm_weight;   /* for training: weight of the language model's loss added to the task's; 0:
+                           none */
+    int64_t features;   /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
     double length_scale, prior; /* of its kernel; the precision of its weights' prior */
-    bool fitted;                /* its covariance is that of the model's weights */
-    double bound;               /* for training: of the hidden weights' spectral norms; 0: none */
-    bool pooler_only;           /* of these weights only the pooler's has it */
+    bool fitted;                /* its covariance was fitted to the model's weights */
+    double bound;     /* for training: bound on the hidden weights' spectral norms; 0: none */
+    bool pooler_only; /* only the pooler's weight has the bound */
 } bp_task_shape;
 
 struct bp_block;
@@ -47,25 +46,25 @@ struct bp_model_shape;
 
 /** The part of a family's network that comes before any head. */
 typedef struct bp_backbone {
-    int blocks;       /* this many of the family's first ones, */
+    int blocks;       /* number of the family's first blocks, */
     int layers_from;  /* and its layers from this one on */
-    const char *norm; /* which the family's head begins with; NULL: none */
-    bool tied;        /* the words that follow a text have the embedding's matrix, after this norm
-                         by the layer: a task can keep that head beside its own */
+    const char *norm; /* first norm of the family's head; NULL: none */
+    bool tied; /* the next-word head is this norm, per layer, and the embedding's matrix: a task can
+                  keep that head in addition to its own */
     bool rms, no_norm_bias;
     float epsilon;
-    /** What each row that a task's head reads goes through, with dropout of this stream of masks
-     * after it; NULL: nothing. */
+    /** The block before a task's head, followed by dropout with this stream of masks; NULL: none.
+     */
     struct bp_block *(*transform)(struct bp_network *network, const struct bp_model_shape *shape,
                                   int64_t mask);
-    float cap, scale;  /* of these words' logits (bp_head_shape); 0: none */
-    bool pooler;       /* a text's first state goes through a pooler, or through what transforms;
-                          else its last one is taken */
-    bool gelu, relu;   /* the pooler's activation, in place of tanh */
-    bool dense;        /* that last state goes through a pooler too, as in Hugging Face's
-                          encoder-decoders that classify */
-    int64_t segments;  /* that it distinguishes */
-    double head_flops; /* of the family's train_flops those of the blocks after them */
+    float cap, scale; /* of the next-word logits (bp_head_shape); 0: none */
+    bool pooler; /* a text's first state goes through a pooler or `transform`; else its last state
+                    is used */
+    bool gelu, relu; /* the pooler's activation, in place of tanh */
+    bool dense; /* the last state goes through a pooler too, as in Hugging Face's encoder-decoders
+                   that classify */
+    int64_t segments;  /* number of segments that it distinguishes */
+    double head_flops; /* the part of the family's train_flops after these blocks */
 } bp_backbone;
 
 static inline const bp_task_kind *bp_task_kind_of(const bp_task_shape *task)
@@ -84,10 +83,10 @@ static inline bool bp_task_has_head(const bp_task_shape *task)
     return bp_task_kind_of(task)->objective != NULL;
 }
 
-/** The bp_pool that a checkpoint calls so; BP_POOL_NONE: none. */
+/** The bp_pool of this name in checkpoints; BP_POOL_NONE if unknown. */
 int64_t bp_task_pool_named(const char *name);
 
-/** Do both put the same around texts? */
+/** Do both put the same tokens around texts? */
 static inline bool bp_task_is_framed_as(const bp_task_shape *one, const bp_task_shape *other)
 {
     return one->begins == other->begins && one->separators == other->separators &&
@@ -100,9 +99,9 @@ static inline bool bp_task_is_softmax(const bp_task_shape *task)
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
 }
 /** "task", "outcomes", "pool", and "dense", "begins", "unframed", "unbiased", "one_segment" and
- * "separators" where they are, for a prior
- * network "dirichlet", and for a Gaussian process "sngp", of the "model" object of a checkpoint;
- * nothing for a language model. Errors of reading: BP_ERR_FORMAT. */
+ * "separators" where they apply, for a prior network "dirichlet", and for a Gaussian process
+ * "sngp", in the "model" object of a checkpoint; nothing for a language model. Errors of reading:
+ * BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

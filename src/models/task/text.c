@@ -1,4 +1,4 @@
-/* Text: a target is written for a source, by the language model's head. */
+/* Text: a target is generated for a source, by the language model's head. */
 #include "models/task/list.h"
 
 #include <stddef.h>

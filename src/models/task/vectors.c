@@ -1,4 +1,4 @@
-/* Vectors of texts: the pooled state itself, with no head after it. No training asks for it. */
+/* Vectors of texts: the pooled state itself, with no head after it. Not for training. */
 #include "models/family.h"
 #include "models/task/list.h"
 #include "models/task/task.h"

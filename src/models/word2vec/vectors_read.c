@@ -24,10 +24,10 @@ typedef struct reader {
     const char *path, *text, *at, *end; /* the file, mapped */
     bool binary;
     int64_t rows, C, padded, V;
-    const bp_tokenizer *tokenizer; /* NULL: the file's words make one */
-    bp_strmap words; /* numbers are ids; without a tokenizer those of the file's rows */
-    bool *seen;      /* [V] */
-    float *values;   /* [V][padded] */
+    const bp_tokenizer *tokenizer; /* NULL: made from the file's words */
+    bp_strmap words;               /* numbers are ids; without a tokenizer, row numbers */
+    bool *seen;                    /* [V] */
+    float *values;                 /* [V][padded] */
     int64_t eod_id;
 } reader;
 
@@ -82,7 +82,7 @@ static int64_t line_of(const reader *self, const char *at)
 
 /* ---- values ---- */
 
-/* A number of a text, and the word that it should be; false: it is not a number. */
+/* A number of a text file, parsed from a word; false if it is not a number. */
 static bool take_number(reader *self, float *value, const char **word, size_t *bytes)
 {
     while (self->at < self->end && *self->at == ' ')
@@ -94,7 +94,7 @@ static bool take_number(reader *self, float *value, const char **word, size_t *b
     return bp_decimal_float(value, *word, *bytes);
 }
 
-/* "nan", "-inf", 1e99: numbers of another kind. */
+/* "nan", "-inf", 1e99: not finite. */
 static bool is_not_finite(const char *word, size_t bytes)
 {
     char copy[HEAD_BYTES], *end;
@@ -165,7 +165,7 @@ static bp_err read_values(reader *self, float *values, int64_t row)
 
 /* ---- rows ---- */
 
-/* Its id; in a file without a tokenizer the words are numbered as they come. */
+/* A word's id; without a tokenizer, words are numbered in the order of the file. */
 static bp_err find_word(reader *self, const char *word, size_t bytes, int64_t row, int64_t *id)
 {
     const bp_strmap_entry *entry = bp_strmap_find(&self->words, word, bytes);
@@ -211,7 +211,7 @@ static bp_err read_row(reader *self, int64_t row)
     return read_values(self, self->values + id * self->padded, row);
 }
 
-/* Does a person read it? float32 have control bytes, and bytes that are not UTF-8. */
+/* Is it readable text? float32 values have control bytes, and bytes that are not UTF-8. */
 static bool is_readable(const char *text, size_t bytes)
 {
     size_t printable = 0;
@@ -228,8 +228,8 @@ static bool is_readable(const char *text, size_t bytes)
     return bytes >= READABLE_BYTES && printable > bytes - bytes / 8;
 }
 
-/* The first row is that of a text if it reads as one; or if what follows its word is readable, so
- * that a text with other numbers is refused as a text. */
+/* The file is text if its first row parses as text, or if the bytes after the row's word are
+ * readable: invalid numbers in text are then reported as text. */
 static bool is_text(const reader *self)
 {
     reader copy = *self;
@@ -262,7 +262,7 @@ static bp_err begin(reader *self)
                        "the first line is not a number of vectors and their width: at %s",
                        self->path);
     self->at += used;
-    if (self->rows * self->C > self->end - self->at) /* two bytes a number are the least */
+    if (self->rows * self->C > self->end - self->at) /* at least two bytes per number */
         return truncated(self, self->rows - 1);
     self->binary = !is_text(self);
     self->padded = (self->C + BP_ROW_LANES - 1) / BP_ROW_LANES * BP_ROW_LANES;
@@ -279,7 +279,7 @@ static bp_err begin(reader *self)
 
 /* ---- a tokenizer of the file's words ---- */
 
-/* Ids are the rows, without </s>, which becomes the last one; <unk> is added where it lacks. */
+/* Ids are the rows, without </s>, which becomes the last one; adds <unk> if it is missing. */
 static void number_words(reader *self, json_t *vocab)
 {
     int64_t ids = 0, end = -1;

@@ -1,5 +1,5 @@
-/* The family of word vectors: its keys and sizes, and what of the keys of training it takes. Called
- * by vectors.c and vectors_read.c. */
+/* The family of word vectors: its keys and sizes, and the training keys that it accepts. Called by
+ * vectors.c and vectors_read.c. */
 #include "models/word2vec/word2vec_priv.h"
 
 #include "mesh/mesh.h"
@@ -46,7 +46,7 @@ static void fill_defaults(bp_model_shape *shape)
         w2v_sizes_in(shape)->negative = NEGATIVE;
 }
 
-/* A plain step down the gradient is all there is. */
+/* Only plain gradient descent is supported. */
 static void check_optimizer(bp_config *config)
 {
     static const char *const ZERO[] = {"optimizer.momentum", "optimizer.weight_decay",
@@ -65,7 +65,7 @@ static void check_optimizer(bp_config *config)
                             ZERO[k], bp_config_real(config, ZERO[k]), ZERO[k]);
 }
 
-/* What networks take and a learner of one thread has no use for. */
+/* Keys of networks that a single-threaded learner does not use. */
 static void check_unused(bp_config *config)
 {
     static const char *const UNUSED[] = {"mesh.micro_batch", "mesh.schedule",     "mesh.chunks",
@@ -90,8 +90,8 @@ static void check_unused(bp_config *config)
         bp_config_fault_err(config);
 }
 
-/* As in the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a
- * ten-thousandth. */
+/* As in the original tool: rates 0.025, or 0.05 for cbow, that decay linearly to a ten-thousandth.
+ */
 static void resolve(const bp_model_shape *shape, bp_config *config)
 {
     const char *const rows[][2] = {
@@ -148,7 +148,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
                    W2V_WINDOW_MOST, where);
 }
 
-/* A dot product, and two updates, for each product; subsampling leaves some of them out. */
+/* One dot product and two updates for each product; subsampling omits some of them. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     double products = w2v_sizes_of(shape)->output == W2V_HIERARCHICAL

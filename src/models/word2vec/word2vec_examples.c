@@ -82,8 +82,8 @@ static void add_target(w2v_group *group, int32_t row, bool label)
     group->labels[group->target_count++] = label;
 }
 
-/* What one prediction of `word` is asked for; `number` distinguishes those of a centre. Noise that
- * is the word itself is left out, as the original tool does. */
+/* The targets of one prediction of `word`; `number` distinguishes the predictions of a centre.
+ * Noise equal to the word is omitted, as the original tool does. */
 static void add_targets(w2v_group *group, int32_t word, const bp_model_shape *shape,
                         const w2v_vocabulary *words, const bp_rng_key *key, uint64_t first_block)
 {

@@ -1,4 +1,4 @@
-/* What a group of centre words asks for: products of vectors, each with a label. */
+/* The work of a group of centre words: products of vectors, each with a label. */
 #ifndef BP_MODELS_WORD2VEC_WORD2VEC_EXAMPLES_PRIV_H
 #define BP_MODELS_WORD2VEC_WORD2VEC_EXAMPLES_PRIV_H
 
@@ -7,8 +7,8 @@
 /** Centre words whose gradients are taken at the same weights, and summed. */
 #define W2V_GROUP 32
 
-/** One prediction: the mean of inputs [first_input, end_input) is multiplied with the rows of
- * targets [first_target, end_target). skipgram: one input; cbow: the words of the window. */
+/** One prediction: the mean of inputs [first_input, end_input) is multiplied by the rows of targets
+ * [first_target, end_target). skipgram: one input; cbow: the words of the window. */
 typedef struct w2v_unit {
     int32_t first_input, end_input;
     int32_t first_target, end_target;
@@ -21,13 +21,13 @@ typedef struct w2v_group {
     uint8_t *labels;
     int64_t unit_count, input_count, target_count;
     int64_t centres;
-    int64_t unit_capacity, target_capacity; /* the most that W2V_GROUP centres come to */
+    int64_t unit_capacity, target_capacity; /* the most for W2V_GROUP centres */
 } w2v_group;
 
-/** Allocate for W2V_GROUP centres; ends the program without memory. Owns: w2v_group_clear(). */
+/** Allocate for W2V_GROUP centres; ends the program when out of memory. Owns: w2v_group_clear(). */
 void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_vocabulary *words);
-/** What it and the learner's buffers of it take, with rows of this many bytes; approximate with a
- * tree. */
+/** Bytes of a group and the learner's buffers for it, with rows of this many bytes; approximate
+ * with a tree. */
 size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes);
 void w2v_group_clear(w2v_group *group);
 void w2v_group_empty(w2v_group *group);
@@ -44,7 +44,7 @@ typedef struct w2v_text {
 void w2v_text_read(w2v_text *text, const int32_t *tokens, int64_t T, int64_t eod_id,
                    const w2v_vocabulary *words, const bp_rng_key *key);
 
-/** The example's word number `at` as a centre, with its window and its noise: appended. */
+/** Append the example's word number `at` as a centre, with its window and noise. */
 void w2v_group_add(w2v_group *group, const w2v_text *text, int64_t at, const bp_model_shape *shape,
                    const w2v_vocabulary *words, const bp_rng_key *key);
 

@@ -1,10 +1,10 @@
 /* The tables of word vectors over ranks, and one pass over a batch.
  *
- * Ranks share out the columns (Ordentlich et al. 2016): each has some lanes of every vector
- * (math/kernels/rows.h), computes its part of the products of a group, and updates its own columns.
- * What ranks exchange is a number a product, added up by a fixed tree. So the bits are the same at
- * any number of ranks: as many as the largest power of two below it, up to BP_ROW_LANES, have
- * lanes, and others wait.
+ * The columns are divided over ranks (Ordentlich et al. 2016): each has some lanes of every vector
+ * (math/kernels/rows.h), computes its part of the products of a group, and updates its own
+ * columns. Ranks exchange one number per product, summed by a fixed tree, so the bits are the same
+ * at any number of ranks. The largest power of two of ranks, up to BP_ROW_LANES, have lanes;
+ * others wait.
  *
  * Called by word2vec.c. */
 #include "models/word2vec/word2vec_examples_priv.h"
@@ -24,7 +24,7 @@
 
 struct bp_learner {
     MPI_Comm comm;    /* borrowed */
-    MPI_Comm workers; /* those that have lanes; MPI_COMM_NULL on others */
+    MPI_Comm workers; /* the ranks that have lanes; MPI_COMM_NULL on others */
     int rank, worker_count;
     bp_model_shape shape;
     int64_t eod_id;
@@ -33,12 +33,12 @@ struct bp_learner {
     int lanes;                 /* of this rank */
     int64_t width;             /* floats of a row here */
     float *input, *output;     /* [V][width] */
-    float *counts;             /* [V][2] on rank 0, as checkpoints have them */
+    float *counts;             /* [V][2] on rank 0, in the checkpoint's form */
     w2v_vocabulary vocabulary; /* V 0: not made yet */
     w2v_text text;
     w2v_group group;
     float *dots, *scratch; /* [target_capacity] */
-    float *mean;           /* [unit_capacity][width] cbow's inputs; NULL of skipgram */
+    float *mean;           /* [unit_capacity][width] cbow's inputs; NULL for skipgram */
     float *error;          /* [unit_capacity][width] gradients of inputs */
 };
 
@@ -56,7 +56,7 @@ static size_t bytes(const bp_model_shape *shape, int ranks)
     return (size_t)(2 * shape->vocab_size * w2v_padded(shape) / workers_of(ranks)) * sizeof(float);
 }
 
-/* Counts are there three times for a while: as they are summed, as integers, and on rank 0. */
+/* Three copies of the counts exist for a while: as sums, as integers, and on rank 0. */
 static size_t work_bytes(const bp_model_shape *shape, int ranks)
 {
     size_t V = (size_t)shape->vocab_size, text = 3 * (size_t)shape->context * sizeof(int32_t);
@@ -159,7 +159,7 @@ static bp_err count_share(const bp_learner *self, const bp_learner_stream *strea
     return err;
 }
 
-/* Workspace of a group, once the vocabulary has the lengths of codes. */
+/* Workspace of a group, once code lengths are known. */
 static bp_err make_vocabulary(bp_learner *self, int64_t *counts, const char *where)
 {
     bp_err err = w2v_vocabulary_make(&self->vocabulary, counts, &self->shape, self->eod_id,
@@ -216,7 +216,7 @@ static bp_err loaded(bp_learner *self)
 
 /* ---- values ---- */
 
-/* Source: the original tool's: inputs uniform within half a unit over the width, outputs 0. */
+/* Source: the original tool's: inputs uniform in [-0.5, 0.5] / width, outputs 0. */
 static void initialise(bp_learner *self)
 {
     bp_rng_key key = bp_rng_key_of(self->seed, BP_RNG_INIT, 0, 0, 0);
@@ -264,7 +264,7 @@ static bp_slice *slices(bp_learner *self, int64_t *count)
     return list;
 }
 
-/* Vectors of words are good for any output; those of the nodes of a tree are for that tree. */
+/* Word vectors fit any output; the vectors of a tree's nodes fit only that tree. */
 static bp_slice *slices_to_begin(bp_learner *self, const bp_checkpoint *from, int64_t *count)
 {
     bp_slice *list = slices(self, count);
@@ -299,7 +299,7 @@ static bp_row_list inputs_of(const bp_learner *self, const w2v_unit *unit)
                    unit->end_input - unit->first_input);
 }
 
-/* What is multiplied: a word's vector in place, or the mean of a window's. */
+/* The input of products: a word's vector in place, or the mean of a window's. */
 static const float *vector_of(const bp_learner *self, int64_t number)
 {
     const w2v_unit *unit = &self->group.units[number];
@@ -329,8 +329,8 @@ static void take_means(bp_learner *self)
     }
 }
 
-/* Products x become what the rows are multiplied with in the update: rate (label - sigma(x)). The
- * loss is -log sigma(x), of noise -log sigma(-x): log(1 + exp(-|x|)) and a rest. A unit takes one
+/* Replaces products x by the factors of the update, rate (label - sigma(x)). The loss is -log
+ * sigma(x), for noise -log sigma(-x): log(1 + exp(-|x|)) plus a linear term. A unit takes one
  * logarithm, of the product of all. */
 static void take_losses(bp_learner *self, const w2v_unit *unit, float rate, bp_learner_loss *loss)
 {
@@ -347,8 +347,8 @@ static void take_losses(bp_learner *self, const w2v_unit *unit, float rate, bp_l
     loss->sum += log(product) + rest;
 }
 
-/* The loss of a unit whose products are whole, and the gradients of its inputs, which are kept
- * until outputs are done: all are of the weights before. */
+/* The loss of a unit whose products are complete, and the gradients of its inputs, which are kept
+ * until outputs are updated: all use the old weights. */
 static void finish_unit(bp_learner *self, int64_t number, float rate, bp_learner_loss *loss)
 {
     const w2v_unit *unit = &self->group.units[number];

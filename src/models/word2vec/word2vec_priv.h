@@ -1,4 +1,4 @@
-/* What the files of word vectors share: their sizes, and what is known of the vocabulary. */
+/* What the files of word vectors share: their sizes, and the vocabulary. */
 #ifndef BP_MODELS_WORD2VEC_WORD2VEC_PRIV_H
 #define BP_MODELS_WORD2VEC_WORD2VEC_PRIV_H
 
@@ -20,7 +20,7 @@ BP_OWN_SIZES(w2v_sizes)
 #define W2V_COUNT_SPLIT   16777216.0F
 #define W2V_WINDOW_MOST   100
 #define W2V_NEGATIVE_MOST 100
-#define W2V_CODE_BITS     32 /* bits of a word's code, about at most: for memory */
+#define W2V_CODE_BITS     32 /* approximate maximum bits of a word's code, for memory */
 
 /** Floats of a row of all ranks together. */
 static inline int64_t w2v_padded(const bp_model_shape *shape)
@@ -35,14 +35,13 @@ typedef struct w2v_noise_cell {
     int32_t ids[2];
 } w2v_noise_cell;
 
-/** Words by how often they came; a word that did not occur is left out, and so is the end of a
- * document. */
+/** Words by frequency, without those that did not occur and without the end of a document. */
 typedef struct w2v_vocabulary {
-    int64_t V, words; /* ids; and those that came */
+    int64_t V, words; /* ids; and those that occur */
     int64_t total;    /* of all counts of words */
     int64_t *counts;  /* [V]; of the end of a document too */
-    int32_t *ranked;  /* [words] ids, the most frequent first, equal ones by id */
-    float *kept;      /* [V] the probability that an occurrence is used; 0 for what is not a word */
+    int32_t *ranked;  /* [words] ids, the most frequent first, ties by id */
+    float *kept;      /* [V] the probability that an occurrence is used; 0 if it is not a word */
     /* Noise: the alias method over `ranked` (Walker 1977; Vose 1991). NULL with a tree. */
     w2v_noise_cell *noise; /* [words], by rank */
     /* The Huffman tree; NULL without one. The points of word id are those from code_start[id] to
@@ -52,14 +51,15 @@ typedef struct w2v_vocabulary {
     uint8_t *codes;      /* 1: on to the more frequent child */
 } w2v_vocabulary;
 
-/** From counts[V], which become its own (bp_alloc); eod_id -1: none. sample 0: all occurrences are
- * used. Owns: w2v_vocabulary_clear(). Errors: BP_ERR_FORMAT fewer than two words. */
+/** From counts[V], of which it takes ownership (bp_alloc); eod_id -1: none. sample 0: all
+ * occurrences are used. Owns: w2v_vocabulary_clear(). Errors: BP_ERR_FORMAT fewer than two words.
+ */
 bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_shape *shape,
                            int64_t eod_id, double sample, const char *where);
 void w2v_vocabulary_clear(w2v_vocabulary *vocabulary);
-/** What it takes of each rank if all ids are words; approximate with a tree. */
+/** Bytes on each rank if all ids are words; approximate with a tree. */
 size_t w2v_vocabulary_bytes(const bp_model_shape *shape);
-/** Where a uniform number falls among the cells. */
+/** The cell that a uniform number selects. */
 static inline const w2v_noise_cell *w2v_noise_cell_at(const w2v_vocabulary *v, uint32_t place)
 {
     return &v->noise[(uint64_t)place * (uint64_t)v->words >> 32];
@@ -69,7 +69,7 @@ extern const bp_learner_ops w2v_learner_ops;
 
 extern const bp_option w2v_options[]; /* word2vec.* */
 typedef struct w2v_keys {
-    double sample; /* what else there is are sizes */
+    double sample; /* the other keys are sizes */
 } w2v_keys;
 static inline const w2v_keys *w2v_keys_of(const bp_config *config)
 {

@@ -1,5 +1,5 @@
-/* What depends on the counts of words: which occurrences are used, what noise words are drawn, and
- * the Huffman tree. Called by word2vec_learner.c before the first step. */
+/* Data derived from the counts of words: subsampling, the noise distribution, and the Huffman tree.
+ * Called by word2vec_learner.c before the first step. */
 #include "models/word2vec/word2vec_priv.h"
 
 #include "base/mem.h"
@@ -53,7 +53,7 @@ static void find_kept(w2v_vocabulary *self, double sample)
     }
 }
 
-/* Places with less than their share are filled up by those with more. */
+/* Cells with less than their share are filled up from those with more. */
 static void make_noise(w2v_vocabulary *self)
 {
     int64_t n = self->words, few = 0, many = n;
@@ -93,8 +93,8 @@ typedef struct huffman {
     uint8_t *bit;
 } huffman;
 
-/* Source: the original tool's: two queues, words from the least frequent on and inner nodes as they
- * are made, where a tie takes the inner node. */
+/* Source: the original tool's: two queues, words from the least frequent on, and inner nodes in the
+ * order of creation; a tie takes the inner node. */
 static void grow(huffman *tree)
 {
     int64_t n = tree->n, leaf = n - 1, inner = n;

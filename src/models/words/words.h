@@ -1,4 +1,4 @@
-/* The words of a model's ids, as text files of models spell them: ARPA files, word vectors. Local:
+/* The words of a model's ids, as spelled in text files of models: ARPA files, word vectors. Local:
  * no MPI. */
 #ifndef BP_MODELS_WORDS_WORDS_H
 #define BP_MODELS_WORDS_WORDS_H
@@ -10,11 +10,11 @@
 #define BP_WORD_END     "</s>"
 #define BP_WORD_UNKNOWN "<unk>"
 
-/** The words of all ids and of <s>, as ARPA files spell them: the end of a document is </s>, what
- * the tokenizer does not know <unk>, a space within a token \x20. words[V + 1]'s numbers are their
- * places in the map. tokenizer NULL: words are the ids in decimal digits.
+/** The words of all ids and of <s>, as ARPA files spell them: the end of a document is </s>, the
+ * unknown word <unk>, a space inside a token \x20. words[V + 1]'s numbers are their places in the
+ * map. tokenizer NULL: words are the ids in decimal digits.
  *
- * Owns: bp_strmap_clear(), after an error too. Errors: BP_ERR_FORMAT two ids have one spelling, a
+ * Owns: bp_strmap_clear(), after an error too. Errors: BP_ERR_FORMAT two ids with one spelling, a
  * vocabulary of another size; BP_ERR_SYSTEM. */
 bp_err bp_words_of_ids(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t vocab_size,
                        int64_t eod_id);

@@ -21,7 +21,7 @@ static bool is_compressed(const char *text, size_t bytes)
     return (bytes >= 3 && memcmp(text, GZIP, 3) == 0) || (bytes >= 4 && memcmp(text, ZSTD, 4) == 0);
 }
 
-/* All of its text, at most `limit` bytes of it. */
+/* Its whole text, at most `limit` bytes. */
 static bp_err read_compressed(char **out, size_t *bytes, const char *path, size_t limit)
 {
     bp_text_source *source = NULL;

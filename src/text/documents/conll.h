@@ -10,12 +10,12 @@
  * start), or conlleval's boundary ("-X-" as its first field)? */
 bool bp_conll_is_gap(const char *line, size_t bytes);
 
-/** How the line is cut into fields: equal for lines with equally many fields between equal
- * separators (tabs, or else spaces), never 0. */
+/** The line's layout of fields: equal for lines with equally many fields between equal separators
+ * (tabs, or else spaces), never 0. */
 int bp_conll_columns(const char *line, size_t bytes);
 
-/** Is a line before a sentence's first word a comment: does it begin with "#", and is it cut
- * otherwise than words are? `columns`: of a line that is a word. */
+/** Is a line before a sentence's first word a comment: does it begin with "#", and does its layout
+ * differ from that of words? `columns`: the layout of a word's line. */
 bool bp_conll_is_comment(const char *line, size_t bytes, int columns);
 
 /** Is it a word of CoNLL-U or CoNLL-X: ten columns between tabs, whose first numbers the word ("3",

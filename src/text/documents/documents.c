@@ -275,7 +275,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
     return BP_OK;
 }
 
-/* The document at hand is not a valid one. */
+/* The current document is invalid. */
 static void give_fault(const bp_documents *documents, bp_piece *piece)
 {
     bool is_squad = documents->options.format == BP_TEXT_SQUAD;
@@ -290,7 +290,7 @@ static void give_fault(const bp_documents *documents, bp_piece *piece)
     piece->tags = piece->spans = NULL;
 }
 
-/* Nothing but blank lines is left of the file of which `line` was read. */
+/* Only blank lines remain in the file from which `line` was read. */
 static bp_err ends_blank(bp_documents *documents, documents_span *line, bool *ends)
 {
     bp_err err = BP_OK;

@@ -19,7 +19,7 @@ static void clear_values(bp_text_record *record)
     record->text = NULL;
 }
 
-/* As short as it reads back the same, and no integer: 1.0 is not 1. */
+/* The shortest form that reads back the same, and not an integer: 1.0 is not 1. */
 static char *real_text(double value)
 {
     char text[32];
@@ -87,7 +87,7 @@ static bp_err read_value(bp_text_record *record, int k)
     return BP_OK;
 }
 
-/* Without what jansson quotes of the line ("near '...'"): texts may be private, and logs are passed
+/* Without jansson's quotation of the line ("near '...'"): texts may be private, and logs are passed
  * on. The column is named. */
 static bp_err fail_invalid(json_error_t *where)
 {

@@ -1,4 +1,4 @@
-/* Records: what asks for fields, labels and values, and what a line gave. */
+/* Records: the requested fields, labels and values, and those of a line. */
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 

@@ -116,7 +116,7 @@ static bool abbreviates(const uint8_t *text, size_t word, size_t at)
     return false;
 }
 
-/* What follows a full stop and white space begins a sentence, unless with a lower-case letter. */
+/* Text after a full stop and white space begins a sentence, unless with a lower-case letter. */
 static bool begins_sentence(const uint8_t *text, size_t bytes, size_t at)
 {
     size_t limit = bytes - at < LOOK_BYTES ? bytes : at + LOOK_BYTES, length;
@@ -134,7 +134,7 @@ static bool begins_sentence(const uint8_t *text, size_t bytes, size_t at)
 /* ---- sentences ---- */
 
 typedef struct stop_state {
-    size_t word;         /* where the word at hand begins */
+    size_t word;         /* start of the current word */
     bool ended, is_wide; /* a full stop was there, of a script without spaces */
 } stop_state;
 

@@ -1,4 +1,4 @@
-/* Bytes of a file, through zlib or libzstd where its first bytes say so. */
+/* Bytes of a file, through zlib or libzstd if its first bytes are gzip's or zstd's. */
 #include "base/fault.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
@@ -17,25 +17,24 @@
 
 #define INPUT_BYTES       ((size_t)1 << 18)
 #define BEYOND_BYTES      ((size_t)1 << 14)    /* of what follows a range, at a time */
-#define RATIO_LIMIT       1000                 /* bytes of text for a byte of the file ... */
+#define RATIO_LIMIT       1000                 /* bytes of text per byte of the file ... */
 #define FREE_BYTES        ((int64_t)256 << 20) /* ... beyond these */
 #define COMPRESS          "compress it again"
 #define MAGIC_BYTES       4 /* distinguish gzip and zstd from text */
 
-#define LOOK_MILLISECONDS 200 /* between looks for a signal */
+#define LOOK_MILLISECONDS 200 /* between checks for a signal */
 
 typedef enum { PLAIN, GZIP, ZSTD } coding;
 
 struct bp_text_source {
-    char *path; /* as messages show it */
+    char *path; /* the name in messages */
     int fd;
-    bool waits; /* standard input: who writes it may take long */
+    bool waits; /* standard input: its writer may be slow */
     coding coding;
-    char *input; /* bytes of the file [INPUT_BYTES]: those in [input_at, input_end) are still to be
-                    used */
+    char *input; /* bytes of the file [INPUT_BYTES]: those in [input_at, input_end) are unused */
     size_t input_at, input_end;
     bool file_ended;
-    bool inside; /* a gzip member or zstd frame has begun and not ended */
+    bool inside; /* inside a gzip member or zstd frame */
     bool flate_ready;
     int64_t consumed, produced; /* bytes of the file, and of text */
     int64_t position, end;      /* of a range: the next byte of the file; -1: it is none */
@@ -60,7 +59,8 @@ const char *bp_text_source_id(const char *path)
     return strcmp(path, BP_TEXT_STDIN) == 0 ? "stdin" : bp_path_base(path);
 }
 
-/* Until standard input has something. A signal only sets a flag, and a read would go on waiting. */
+/* Waits for data on standard input. A signal only sets a flag, and a read would continue to wait.
+ */
 static bp_err wait_for_input(const bp_text_source *source)
 {
     struct pollfd input = {.fd = source->fd, .events = POLLIN};
@@ -83,7 +83,7 @@ static size_t bytes_to_read(const bp_text_source *source)
     return source->end < 0 || wanted > space ? space : wanted;
 }
 
-/* More of the file, after what is there; at its end there is none. */
+/* Reads more of the file, after the unused input; nothing at its end. */
 static bp_err read_more(bp_text_source *source)
 {
     for (;;) {
@@ -137,7 +137,7 @@ static coding coding_of(const unsigned char *start, size_t bytes)
     return PLAIN;
 }
 
-/* A pipe may give its first bytes one at a time. */
+/* A pipe may deliver its first bytes one at a time. */
 static bp_err start_decoder(bp_text_source *source)
 {
     bp_err err = BP_OK;
@@ -160,7 +160,7 @@ static bp_err start_decoder(bp_text_source *source)
     return BP_OK;
 }
 
-/* A descriptor of standard input that may be closed as any other. */
+/* A descriptor of standard input that can be closed. */
 static bp_err open_stdin(const char *shown, int *fd)
 {
     struct stat status;
@@ -328,7 +328,7 @@ static bp_err read_some(bp_text_source *source, char *buffer, size_t capacity, s
     return read_plain(source, buffer, capacity, bytes);
 }
 
-/* No text of people's is like that: a little file would keep a job busy for days. */
+/* Natural text never compresses like that: a small file would keep a job busy for days. */
 static bp_err check_ratio(const bp_text_source *source)
 {
     return source->produced - FREE_BYTES <= RATIO_LIMIT * source->consumed

@@ -1,4 +1,4 @@
-/* The text ahead of where a file was read to, and the lines and pieces that it is cut into. */
+/* The text ahead in a file, and its division into lines and pieces. */
 #include "text/documents/documents_priv.h"
 
 #include "base/files/fs.h"
@@ -12,8 +12,8 @@
 
 /* ---- the text ahead ---- */
 
-/* The file's number of the line at hand. Before a range newlines are counted now, on from where
- * they were counted to. */
+/* The current line's number in the file. Counts the newlines before a range only now, from where
+ * counting stopped. */
 static bp_err count_lines_before(bp_documents *documents)
 {
     const char *path = documents->paths[documents->range.file];
@@ -117,9 +117,9 @@ static bp_err skip_mark(bp_documents *documents)
 
 /* ---- one piece ---- */
 
-/* The next piece of a document that ends after `whole` bytes, if `known`; else it goes on beyond
- * what is ahead. Cuts depend only on the text: the target doubles from piece_bytes until there is
- * one. */
+/* The next piece of a document that ends after `whole` bytes, if `known`; else it continues beyond
+ * the text ahead. Cuts depend only on the text: the target doubles from piece_bytes until there is
+ * a cut. */
 static void cut_piece(const bp_documents *documents, documents_span *piece, size_t target,
                       size_t whole, bool known)
 {
@@ -148,7 +148,7 @@ void documents_pass(bp_documents *documents, size_t bytes)
 }
 
 /* The end of the document within the first `target` bytes: *whole without and *step with its
- * separator. A cut before `target` is within no separator. */
+ * separator. A cut before `target` is not inside a separator. */
 static bool find_document_end(bp_documents *documents, size_t target, size_t *whole, size_t *step)
 {
     const char *text = documents->buffer + documents->at, *found = NULL;
@@ -201,7 +201,7 @@ static bool find_line_end(const bp_documents *documents, size_t target, size_t *
     return true;
 }
 
-/* Have `target` bytes and a line end ahead; of a range only as far as its end. */
+/* Reads until `target` bytes and a line end are ahead; in a range only up to its end. */
 static bp_err look_for_end(bp_documents *documents, size_t target)
 {
     size_t whole, step;
@@ -377,7 +377,7 @@ static bool is_white(const documents_span *piece)
     return k == piece->bytes;
 }
 
-/* What separators have between them, or after them, that is not a document. */
+/* Skips text between or after separators that is not a document. */
 static bool is_no_part(const bp_documents *documents, const documents_span *piece)
 {
     if (!documents->separator || documents->inside || !piece->last)
@@ -387,7 +387,7 @@ static bool is_no_part(const bp_documents *documents, const documents_span *piec
     return is_white(piece);
 }
 
-/* The next part of a whole file, which is one where nothing separates. */
+/* The next part of a whole file, which is a single part without separators. */
 static bp_err next_part(bp_documents *documents, documents_span *piece)
 {
     for (;;) {
@@ -425,7 +425,7 @@ bp_err documents_next_span(bp_documents *documents, documents_span *piece)
         if (documents->at == documents->end && documents->source_ended && !documents->inside)
             return BP_OK;
         if (documents->options.has_ranges && documents_range_ended(documents))
-            return BP_OK; /* empty lines to its end: what follows is another range's */
+            return BP_OK; /* empty lines to its end: the rest is another range's */
         if (!documents->inside)
             documents->line++;
         err = next_of_line(documents, piece);

@@ -1,4 +1,4 @@
-/* Questions of SQuAD's files: documents.c asks for one after another. */
+/* Questions of SQuAD's files: documents.c requests one after another. */
 #include "text/documents/squad_priv.h"
 
 #include "base/config/json.h"
@@ -48,7 +48,7 @@ void bp_squad_close(bp_squad *squad)
     *squad = (bp_squad){0};
 }
 
-/* The byte where code point `at` of a text begins; its length where there are fewer. */
+/* The byte where code point `at` of a text begins; its length if there are fewer. */
 static size_t byte_of(const char *text, json_int_t at)
 {
     size_t bytes = strlen(text), byte = 0;
@@ -80,8 +80,8 @@ static bp_err find_answer(size_t answer[2], const char *context, const char *tex
     return BP_OK;
 }
 
-/* Texts of answers to a new list, and where the first one is in the context; JSON's null: the
- * question does not say. */
+/* Puts texts of answers in a new list, and finds the first one's place in the context; JSON null:
+ * the question has no answers member. */
 static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
                            const char *context, const char *id)
 {

@@ -16,10 +16,10 @@ bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes);
 void bp_squad_close(bp_squad *squad);
 
 /** The next question and its context, one after the other in record->joined: starts[1] and answer;
- * the context and the answers as they are kept, each ended by a zero byte, in record->tags. *found
- * is false after the last, and true after an error that is in a question: the next one may be
- * asked for. Errors: BP_ERR_FORMAT a member is missing or of another type; a question
- * or context without a character, or with U+0000; an answer that is not where it should be. */
+ * the context and the answers in the form that is kept, each ended by a zero byte, in record->tags.
+ * *found is false after the last, and true after an error inside a question: the next one may be
+ * requested. Errors: BP_ERR_FORMAT a member is missing or of another type; a question or context
+ * without a character, or with U+0000; an answer at the wrong place. */
 bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sentences of words and tags, a word a line (conll). */
+/* Sentences of words and tags, one word per line (conll). */
 #include "text/documents/documents_priv.h"
 
 #include "text/documents/conll.h"
@@ -17,7 +17,7 @@ static bp_err add_word(bp_documents *documents, const char *line, size_t bytes, 
     return err == BP_OK ? BP_OK : documents_wrap_line(documents, err, "correct the line");
 }
 
-/* Lines before the file's first word: which of them are words is known by it. */
+/* Lines before the file's first word, which shows which of them are words. */
 static bp_err add_held(bp_documents *documents)
 {
     const char *at = documents->held.data;
@@ -32,7 +32,7 @@ static bp_err add_held(bp_documents *documents)
     return err;
 }
 
-/* A line that is not a gap: a word, or a comment, which is before a sentence. */
+/* A line that is not a gap: a word, or a comment before a sentence. */
 static bp_err take_tagged(bp_documents *documents, const documents_span *line)
 {
     bool may_be_comment =

@@ -17,7 +17,7 @@ typedef struct field {
     size_t bytes;
 } field;
 
-/* The field that begins at *at, which goes on to the next one; NULL: there are no more. */
+/* The field at *at, which advances to the next one; NULL if there are no more. */
 static field next_field(const char **at, const char *end)
 {
     const char *text = *at;

@@ -12,7 +12,7 @@
 #define HEAD_BYTES ((size_t)1 << 16) /* the longest head of a record */
 #define MEND       "mend the file, or leave the record out"
 
-/* What a head says; values are borrowed from the text ahead. */
+/* Values of a head, borrowed from the text ahead. */
 typedef struct warc_head {
     size_t bytes;   /* of the head with its empty line */
     size_t content; /* bytes after it */
@@ -21,7 +21,7 @@ typedef struct warc_head {
     size_t uri_bytes;
 } warc_head;
 
-/* Is this line "NAME: value"? Names have no case. */
+/* Is this line "NAME: value"? Names are case-insensitive. */
 static bool is_named(const char *line, size_t bytes, const char *name, const char **value,
                      size_t *value_bytes)
 {
@@ -38,7 +38,7 @@ static bool is_named(const char *line, size_t bytes, const char *name, const cha
     return true;
 }
 
-/* The end of the head: an empty line. 0: there is none. */
+/* The end of the head: an empty line. 0 if there is none. */
 static size_t head_bytes(const char *text, size_t bytes)
 {
     const char *at = text, *end = text + bytes;
@@ -96,7 +96,7 @@ static bp_err read_head(const bp_documents *documents, warc_head *head)
                                 "a record has no Content-Length that is a number");
 }
 
-/* Go on by bytes that nobody reads. */
+/* Skips unused bytes. */
 static bp_err pass_bytes(bp_documents *documents, size_t bytes, bool *ended)
 {
     bp_err err = BP_OK;
@@ -113,7 +113,7 @@ static bp_err pass_bytes(bp_documents *documents, size_t bytes, bool *ended)
     return err;
 }
 
-/* To the line of a file that begins the next record. */
+/* Advances to the first line of the next record. */
 static bp_err find_next(bp_documents *documents)
 {
     for (;;) {
@@ -161,7 +161,7 @@ static void set_id(bp_text_record *record, const warc_head *head)
         bp_text_record_set(&record->id, head->uri, head->uri_bytes);
 }
 
-/* The text after a head, all of it. */
+/* The whole text after a head. */
 static bp_err take_text(bp_documents *documents, const warc_head *head, documents_span *piece)
 {
     size_t bytes = head->bytes + head->content;

@@ -13,7 +13,7 @@ static void add_content(bp_added_set *set, const char *content, size_t bytes, in
                         bool special)
 {
     if (bytes == 0)
-        return; /* its normalization left nothing */
+        return; /* its normalized form is empty */
     bp_trie_add(&set->trie, content, bytes, (uint32_t)place);
     set->starts[(uint8_t)content[0]] = true;
     set->any = true;
@@ -101,7 +101,7 @@ static void add_section(bp_sections *out, size_t start, size_t end, int64_t id)
         out->ids[out->spans.count - 1] = id;
 }
 
-/* The longest content at text[0], its place in *token; 0: none. */
+/* The longest content at text[0], its index in *token; 0 if none. */
 static size_t longest_match(const bp_added_set *set, const char *text, size_t bytes, int64_t *token)
 {
     uint32_t node = BP_TRIE_ROOT;
@@ -121,7 +121,7 @@ static size_t longest_match(const bp_added_set *set, const char *text, size_t by
     return longest;
 }
 
-/* What Rust's regular expressions take for \w: alphabetic characters, marks, decimal digits,
+/* The characters of \w in Rust's regular expressions: alphabetic characters, marks, decimal digits,
  * connectors, the joiners. */
 static bool is_word(uint32_t c)
 {
@@ -160,7 +160,7 @@ static bool is_single_word(const char *text, size_t bytes, size_t start, size_t 
     return bp_utf8_decode(p + end, bytes - end, &c) == 0 || !is_word(c);
 }
 
-/* What a token takes of the White_Space around it; `from`: where the one before it ends. */
+/* The White_Space around it that a token takes; `from`: the end of the previous token. */
 static void take_spaces(const bp_added_token *token, const char *text, size_t bytes, size_t from,
                         size_t *start, size_t *end)
 {

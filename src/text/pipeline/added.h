@@ -1,4 +1,4 @@
-/* Added tokens: names that are found in text before anything else is done to it. */
+/* Added tokens: names found in text before all other steps. */
 #ifndef BP_TEXT_PIPELINE_ADDED_H
 #define BP_TEXT_PIPELINE_ADDED_H
 
@@ -18,10 +18,10 @@ typedef struct bp_added_set {
     bool any, any_plain; /* tokens at all, and such that are not special */
 } bp_added_set;
 
-typedef struct bp_added { /* {0}: none */
+typedef struct bp_added { /* {0} if there are none */
     bp_added_token *tokens;
     int count;
-    bp_added_set raw, normalized; /* found in text as it is, and in normalized text */
+    bp_added_set raw, normalized; /* found in the original text, and in normalized text */
 } bp_added;
 
 /** Read "added_tokens" (ids were checked); contents of the normalized ones are normalized.
@@ -30,9 +30,9 @@ bp_err bp_added_read(bp_added *out, const json_t *json, const bp_normalizer *nor
                      const char *name);
 void bp_added_clear(bp_added *added);
 
-/** Cut text at the tokens of a set: sections in order, ids[k] the token of section k, -1: text.
- * Without `specials` those are text. The longest content at the leftmost place is found. Source:
- * huggingface/tokenizers, tokenizer/added_vocabulary.rs (find_matches). */
+/** Cut text at the tokens of a set: sections in order, ids[k] the token of section k, -1 for text.
+ * Without `specials`, special tokens are text. Finds the longest content at the leftmost place.
+ * Source: huggingface/tokenizers, tokenizer/added_vocabulary.rs (find_matches). */
 typedef struct bp_sections {
     bp_spans spans;
     int64_t *ids;

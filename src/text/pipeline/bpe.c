@@ -1,11 +1,11 @@
-/* Byte pair encoding: the table of merges, and what it makes of one piece. */
+/* Byte pair encoding: the table of merges, and encoding one piece. */
 #include "text/pipeline/bpe.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_KEEP 65536 /* symbols: working memory for longer pieces is given back at once */
+#define SCRATCH_KEEP 65536 /* symbols: working memory for longer pieces is freed at once */
 
 /* ---- the table of merges ---- */
 
@@ -56,7 +56,7 @@ static int compare_pairs(const void *a, const void *b)
     return (p->right > q->right) - (p->right < q->right);
 }
 
-/* What the pair of this rank becomes. */
+/* The result of merging the pair of this rank. */
 static inline uint32_t result_of(const bp_merges *merges, uint32_t rank, uint32_t left,
                                  uint32_t right)
 {
@@ -245,7 +245,7 @@ static uint64_t pop(merging *m)
     return top;
 }
 
-/* symbol[] and rank[] are there. */
+/* symbol[] and rank[] are filled in. */
 static void start_merging(merging *m, uint32_t count)
 {
     for (uint32_t k = 0; k < count; k++) {

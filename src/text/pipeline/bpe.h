@@ -1,4 +1,4 @@
-/* Byte-pair merging: the table of merges, and what it does to one piece of text. */
+/* Byte-pair merging: the table of merges, and its application to one piece of text. */
 #ifndef BP_TEXT_PIPELINE_BPE_H
 #define BP_TEXT_PIPELINE_BPE_H
 
@@ -29,10 +29,10 @@ typedef struct bp_merges { /* {0} is an empty one, without even bytes */
     uint32_t byte_ids[256]; /* id of a byte */
 } bp_merges;
 
-/** Make the tables of a list of merges; byte_ids must be there, and groups where there are such.
+/** Make the tables of a list of merges; byte_ids must be set, and groups if there are any.
  *
  * Owns:   takes `list` (bp_alloc), even on failure.
- * Errors: BP_ERR_FORMAT a pair twice (its rank in the message); BP_ERR_SYSTEM.
+ * Errors: BP_ERR_FORMAT a duplicate pair (its rank in the message); BP_ERR_SYSTEM.
  */
 bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count);
 void bp_merges_clear(bp_merges *merges);
@@ -45,7 +45,7 @@ typedef struct bp_bpe_scratch {
 void bp_bpe_scratch_clear(bp_bpe_scratch *scratch);
 
 /** Append the ids of one piece: the pair of lowest rank, the leftmost first, is merged until there
- * is not one.
+ * is none.
  *
  * O(n^2) up to BP_BPE_SHORT bytes (nothing is faster there), O(n log n) beyond.
  * Errors: BP_ERR_SYSTEM.

@@ -39,7 +39,7 @@ static uint32_t value_of(uint32_t unit)
     return unit & ~(1u << 31);
 }
 
-/* The text of the shortest key that `text` begins with, NULL: none. All that can be reached was
+/* The text of the shortest key that `text` begins with; NULL if none. All reachable units were
  * checked. */
 static const char *find(const bp_charsmap *map, const uint8_t *text, size_t bytes)
 {
@@ -68,7 +68,7 @@ typedef struct walk {
     uint8_t *seen; /* [unit_count] */
 } walk;
 
-/* Texts that are put in must be UTF-8, as all that follows takes it for that. */
+/* Replacement texts must be UTF-8, as all later steps assume. */
 static bool check_texts(const bp_charsmap *map)
 {
     for (size_t at = 0; at < map->text_bytes;) {
@@ -91,7 +91,7 @@ static bool is_text(const bp_charsmap *map, uint32_t unit)
     return value < map->text_bytes && ((uint8_t)map->texts[value] & 0xC0) != 0x80;
 }
 
-/* The 256 places that bytes lead to from here. */
+/* The 256 units that bytes lead to from here. */
 static bool check_children(walk *self, uint32_t at)
 {
     const bp_charsmap *map = self->map;
@@ -248,7 +248,7 @@ void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, b
     }
 }
 
-/* The text of the longest key that `text` begins with, whose bytes are *length; NULL: none. */
+/* The text of the longest key that `text` begins with, of *length bytes; NULL if none. */
 static const char *find_longest(const bp_charsmap *map, const uint8_t *text, size_t bytes,
                                 size_t *length)
 {

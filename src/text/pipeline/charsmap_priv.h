@@ -1,5 +1,5 @@
-/* SentencePiece's compiled normalization: a double-array trie of what is replaced, and the text
- * that comes in its place. */
+/* SentencePiece's compiled normalization: a double-array trie of texts to replace, and their
+ * replacements. */
 #ifndef BP_TEXT_PIPELINE_CHARSMAP_PRIV_H
 #define BP_TEXT_PIPELINE_CHARSMAP_PRIV_H
 
@@ -15,18 +15,18 @@ typedef struct bp_charsmap bp_charsmap;
  * Darts-clone), texts that end with a zero byte. Every unit that text can reach is checked.
  *
  * Errors: BP_ERR_FORMAT not base64; the trie is longer than the map, reaches beyond it, or names a
- * text that is not there. Source: google/sentencepiece, src/normalizer.cc; s-yata/darts-clone.
+ * missing text. Source: google/sentencepiece, src/normalizer.cc; s-yata/darts-clone.
  */
 bp_err bp_charsmap_new(bp_charsmap **out, const char *base64, const char *name);
 void bp_charsmap_free(bp_charsmap **map);
 
-/** Append the normalized text. A grapheme of less than six bytes is replaced whole by what its
- * shortest match gives; else each character on its own. `text` is valid UTF-8. Source:
+/** Append the normalized text. A grapheme of less than six bytes is replaced as a whole by the text
+ * of its shortest match; else each character separately. `text` is valid UTF-8. Source:
  * huggingface/tokenizers, normalizers/precompiled.rs. */
 void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, bp_buffer *out);
 
-/** The same as SentencePiece does it: from the left, the longest match at a place is replaced,
- * wherever it ends; what is in `keep` stays as it is. Source: google/sentencepiece,
+/** The same by SentencePiece's rules: from the left, the longest match at a place is replaced,
+ * wherever it ends; texts in `keep` stay unchanged. Source: google/sentencepiece,
  * src/normalizer.cc. */
 void bp_charsmap_apply_longest(const bp_charsmap *map, const bp_trie *keep, const char *text,
                                size_t bytes, bp_buffer *out);

@@ -124,7 +124,7 @@ void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes)
 
 /* ---- running ---- */
 
-/* The byte that a token <0xNN> stands for, -1: it is not one. */
+/* The byte that a token <0xNN> stands for; -1 for other tokens. */
 static int byte_of_fallback(const char *name, size_t bytes)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -166,7 +166,8 @@ static void strip_token(const bp_decode_step *step, const char *text, size_t byt
     bp_token_list_add(out, text, bytes);
 }
 
-/* Replace, and Metaspace: an ordinary replacement, but that the first token's marks go. */
+/* Replace, and Metaspace: an ordinary replacement, except that the first token's marks are removed.
+ */
 static bp_err replace(const bp_decode_step *step, bp_regex_work *work, const char *text,
                       size_t bytes, bool first, bp_token_list *out)
 {
@@ -180,7 +181,7 @@ static bp_err replace(const bp_decode_step *step, bp_regex_work *work, const cha
     bp_buffer made = {0};
     bp_err err = BP_OK;
 
-    /* bytes that are not UTF-8 belong to no regular expression */
+    /* regular expressions do not match invalid bytes */
     if (step->regex && bp_scan_valid((const uint8_t *)text, bytes) != bytes)
         bp_buffer_add(&made, text, bytes);
     else
@@ -309,7 +310,7 @@ static bp_err run_step(const bp_decode_step *step, bp_regex_work *work, bp_token
     return err;
 }
 
-/* Not those that need its neighbours. */
+/* Except steps that need its neighbours. */
 static bool spells(bp_decode_kind kind)
 {
     return kind != BP_DECODE_FUSE && kind != BP_DECODE_STRIP && kind != BP_DECODE_WORDPIECE;

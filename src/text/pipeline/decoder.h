@@ -19,11 +19,11 @@ typedef enum bp_decode_kind {
 
 typedef struct bp_decode_step {
     bp_decode_kind kind;
-    char *pattern, *content; /* METASPACE: the mark; STRIP: what goes; WORDPIECE: the prefix; BPE:
-                                the suffix */
+    char *pattern, *content; /* METASPACE: the mark; STRIP: the text to remove; WORDPIECE: the
+                                prefix; BPE: the suffix */
     bp_regex *regex;         /* REPLACE */
     int64_t start, stop;     /* STRIP: at most this many of `content` at each end */
-    bool flag;               /* METASPACE: the first space goes; WORDPIECE: clean up */
+    bool flag;               /* METASPACE: removes the first space; WORDPIECE: clean up */
 } bp_decode_step;
 
 typedef struct bp_decoder { /* {0}: tokens with spaces between */
@@ -45,8 +45,8 @@ void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes);
 
 /** Append the text of the tokens, which are used up. Errors: those of bp_regex_next. */
 bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffer *text);
-/** Append what one token is within a text, which others precede and follow: its marks are spaces,
- * and <0x0A> is the byte, as far as the steps say so. Errors: those of bp_regex_next. */
+/** Append the text of one token in the middle of a text: its marks become spaces, and <0x0A> the
+ * byte, according to the steps. Errors: those of bp_regex_next. */
 bp_err bp_decoder_spell(const bp_decoder *decoder, const char *token, size_t bytes,
                         bp_buffer *text);
 

@@ -10,7 +10,7 @@ typedef struct bp_ids {
     int64_t count, capacity;
 } bp_ids;
 void bp_ids_clear(bp_ids *ids);
-/** Reserve capacity for `more` ids; ends the program without memory (bp_alloc). */
+/** Reserve capacity for `more` ids; ends the program when out of memory (bp_alloc). */
 void bp_ids_reserve(bp_ids *ids, int64_t more);
 
 #endif

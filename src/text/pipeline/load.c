@@ -1,4 +1,4 @@
-/* Reading the components of tokenizer.json: what all *_load.c share. */
+/* Reading the components of tokenizer.json: shared by all *_load.c. */
 #include "text/pipeline/load.h"
 #include "base/mem.h"
 

@@ -56,8 +56,8 @@ static void drop_marks(unsigned drop, const char *text, size_t bytes, bp_buffer 
     }
 }
 
-/* utf8proc sorts a run of combining marks by exchanging neighbours, which takes the square of its
- * length. Long runs are sorted before: to the same order. */
+/* utf8proc sorts a run of combining marks by exchanging neighbours, in quadratic time. Long runs
+ * are sorted beforehand, to the same order. */
 #define LONG_RUN 30
 
 typedef struct mark {
@@ -87,7 +87,7 @@ static void add_mark(mark_run *run, uint32_t code, int class)
     run->count++;
 }
 
-/* A mark, or a character that is marks when it is decomposed; false: neither. */
+/* A mark, or a character that is marks when it is decomposed; false for others. */
 static bool take_mark(mark_run *run, int form, uint32_t c)
 {
     static const uint32_t PAIRS[][3] = {
@@ -164,8 +164,8 @@ static bp_err add_form(int form, unsigned drop, const char *text, size_t bytes, 
     return BP_OK;
 }
 
-/* ASCII characters never compose with what comes before them, and stay what they are: only runs of
- * other characters are looked at, each with the character before it. */
+/* ASCII characters never compose with what comes before them, and do not change: only runs of other
+ * characters are normalized, each with the character before it. */
 bp_err bp_norm_form(int form, unsigned drop, const char *text, size_t bytes, bp_buffer *out)
 {
     bp_err err = BP_OK;
@@ -227,7 +227,7 @@ static void clean(const bp_norm_step *step, const char *text, size_t bytes, bp_b
     }
 }
 
-/* All of it for one character of ASCII; 0: it goes. */
+/* All steps for one ASCII character; 0 if it is removed. */
 static char bert_ascii(const bp_norm_step *step, char c)
 {
     if (step->clean && (c == '\t' || c == '\n' || c == '\r'))
@@ -315,7 +315,7 @@ static void strip(const bp_norm_step *step, const char *text, size_t bytes, bp_b
     bp_buffer_add(out, text + start, bytes - start);
 }
 
-/* Control characters go, others become a space. Source: huggingface/tokenizers,
+/* Removes control characters; some others become a space. Source: huggingface/tokenizers,
  * normalizers/unicode.rs (do_nmt). */
 static void normalize_nmt(const char *text, size_t bytes, bp_buffer *out)
 {
@@ -424,7 +424,7 @@ bp_err bp_norm_grew(size_t bytes)
         bytes, BP_NORM_GROWTH);
 }
 
-/* Does the step take the first characters away, with nothing in their place? */
+/* Does the step remove the first characters without replacement? */
 static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const char *text,
                         size_t bytes)
 {

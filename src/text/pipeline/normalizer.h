@@ -1,4 +1,4 @@
-/* Normalizers of tokenizer.json: what is done to text before it is cut into pieces. */
+/* Normalizers of tokenizer.json: applied to text before it is cut into pieces. */
 #ifndef BP_TEXT_PIPELINE_NORMALIZER_H
 #define BP_TEXT_PIPELINE_NORMALIZER_H
 
@@ -34,14 +34,13 @@ typedef struct bp_norm_step {
     bp_trie keep; /* but to these texts */
 } bp_norm_step;
 
-typedef struct bp_normalizer { /* {0} leaves text as it is */
+typedef struct bp_normalizer { /* {0} leaves text unchanged */
     bp_norm_step *steps;
     int count;
 } bp_normalizer;
 
-/** Read a component and all in it ("Sequence"); null is ignored. Errors: BP_ERR_FORMAT (a component
- * that is not known, by name; its parts), BP_ERR_SYSTEM. What was read is released by the caller in
- * any case. */
+/** Read a component and those in it ("Sequence"); null is ignored. Errors: BP_ERR_FORMAT (an
+ * unknown component, by name; its parts), BP_ERR_SYSTEM. The caller always frees the result. */
 bp_err bp_normalizer_read(bp_normalizer *out, const json_t *json, const char *name);
 void bp_normalizer_clear(bp_normalizer *normalizer);
 
@@ -52,8 +51,8 @@ void bp_normalizer_clear(bp_normalizer *normalizer);
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
 
-/** What it takes away from letters: "letter case", "accents", "letter case and accents",
- * "compatibility characters"; NULL: nothing. */
+/** What it removes from letters: "letter case", "accents", "letter case and accents",
+ * "compatibility characters"; NULL if nothing. */
 const char *bp_normalizer_loses(const bp_normalizer *normalizer);
 
 /* Normalizers may make a text at most this many times longer, and 64 KiB. */
@@ -62,10 +61,10 @@ static inline size_t bp_norm_most(size_t bytes)
 {
     return BP_NORM_GROWTH * bytes + ((size_t)64 << 10);
 }
-/** What is then said of `bytes` of text. */
+/** The error for `bytes` of text. */
 bp_err bp_norm_grew(size_t bytes);
 
-/** The whole of one step. Errors: as above. */
+/** One whole step. Errors: as above. */
 bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
                      bp_buffer *out);
 

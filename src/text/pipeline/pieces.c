@@ -31,7 +31,7 @@ static void append(bp_ids *ids, int64_t id)
     ids->data[ids->count++] = (uint32_t)id;
 }
 
-/* The bytes that the character at p stands for: its own, or a hidden one. */
+/* The bytes of the character at p: its own, or the hidden byte. */
 static size_t bytes_at(const bp_piece_work *work, const uint8_t *p, size_t bytes, uint8_t out[4])
 {
     uint32_t c;
@@ -97,7 +97,7 @@ int64_t bp_trie_whole(const bp_trie *trie, const uint8_t *text, size_t bytes)
 
 typedef struct bp_best { /* of all splits that end at a byte */
     double score;
-    uint32_t start; /* of its last piece; NOWHERE: none ends here */
+    uint32_t start; /* of its last piece; NOWHERE if none ends here */
     uint32_t id;
 } bp_best;
 
@@ -218,7 +218,7 @@ static int64_t count_characters(const uint8_t *text, size_t bytes)
     return count;
 }
 
-/* The longest key at text[0]: its bytes, 0: none. */
+/* The longest key at text[0]: its bytes, 0 if none. */
 static size_t longest(const bp_trie *trie, const uint8_t *text, size_t bytes, int64_t *id)
 {
     uint32_t node = BP_TRIE_ROOT;
@@ -301,8 +301,8 @@ static size_t symbol_at(const bp_pieces *pieces, const uint8_t *text, size_t byt
     return length > 0 ? length : bp_utf8_decode(text, bytes, &c);
 }
 
-/* An unknown character's token waits for the next character that the vocabulary has: tokens of
- * bytes go before it, as in Hugging Face's library. */
+/* An unknown character's token waits for the next known character: byte tokens come before it, as
+ * in Hugging Face's library. */
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids)
 {

@@ -18,9 +18,9 @@ typedef struct bp_pipeline {
     bp_added added;
     bp_decoder decoder;
     bp_pieces pieces;
-    bool cuts_at_marks; /* no token goes on from another character to U+2581: a piece may be cut
-                           before it, and the parts have the ids of the whole */
-    char *source;       /* the text, as it came */
+    bool cuts_at_marks; /* no token continues from another character to U+2581: a piece may be cut
+                           before it without changing ids */
+    char *source;       /* the original text */
 } bp_pipeline;
 
 void bp_pipeline_free(bp_pipeline **pipeline);

@@ -119,7 +119,7 @@ static bp_err find_regex(const bp_pre_step *step, bp_pre_work *work, const char 
     return err;
 }
 
-/* ---- what becomes of them ---- */
+/* ---- their results ---- */
 
 static void extend(bp_spans *out, bp_span next)
 {
@@ -225,7 +225,7 @@ static void scan_stretch(const bp_pre_step *step, const char *text, size_t at, s
     }
 }
 
-/* Each invalid byte is a piece, as where a scanner sees the bytes themselves. */
+/* Each invalid byte is a piece, as with a scanner that sees the bytes. */
 static void scan(const bp_pre_step *step, const bp_pre_work *work, const char *text, bp_span span,
                  bp_spans *out)
 {

@@ -15,14 +15,14 @@ typedef enum bp_pre_kind {
     BP_PRE_GPT2,
     BP_PRE_LLAMA, /* patterns with a scanner by hand (unicode/scan.h) */
     BP_PRE_SPACE, /* WhitespaceSplit */
-    BP_PRE_BERT,  /* White_Space goes, each punctuation mark is a piece */
+    BP_PRE_BERT,  /* removes White_Space; each punctuation mark is a piece */
     BP_PRE_PUNCTUATION,
     BP_PRE_DIGITS, /* characters of category N */
     BP_PRE_PREFIX, /* ByteLevel's add_prefix_space */
     BP_PRE_METASPACE
 } bp_pre_kind;
 
-/* What becomes of the matches (or with `invert` of what is between them). */
+/* The treatment of the matches (with `invert`, of the text between them). */
 typedef enum bp_behavior {
     BP_REMOVED,
     BP_ISOLATED,
@@ -37,7 +37,7 @@ typedef struct bp_pre_step {
     bp_pre_kind kind;
     bp_behavior behavior;
     bool invert;
-    char *pattern; /* SPLIT by a string; METASPACE: what stands for a space */
+    char *pattern; /* SPLIT by a string; METASPACE: the replacement of a space */
     size_t pattern_bytes;
     bp_regex *regex; /* SPLIT */
     int digits;      /* LLAMA: the most in a piece */
@@ -51,9 +51,8 @@ typedef struct bp_pretokenizer { /* {0}: the text is one piece */
     bool byte_level; /* the model sees bytes: ByteLevel ended the list */
 } bp_pretokenizer;
 
-/** Read a component and all in it; null is ignored. Errors: BP_ERR_FORMAT (a component that is not
- * known, by name; its parts; one after ByteLevel). What was read is released by the caller in any
- * case. */
+/** Read a component and those in it; null is ignored. Errors: BP_ERR_FORMAT (an unknown component,
+ * by name; its parts; one after ByteLevel). The caller always frees the result. */
 bp_err bp_pretokenizer_read(bp_pretokenizer *out, const json_t *json, const char *name);
 void bp_pretokenizer_clear(bp_pretokenizer *pretokenizer);
 
@@ -64,7 +63,7 @@ typedef struct bp_spans { /* {0}, ends with bp_spans_clear */
     bp_span *data;
     int64_t count, capacity;
 } bp_spans;
-void bp_spans_add(bp_spans *spans, size_t start, size_t bytes); /* empty ones are left out */
+void bp_spans_add(bp_spans *spans, size_t start, size_t bytes); /* empty ones are omitted */
 void bp_spans_clear(bp_spans *spans);
 
 /** Working memory of one thread: {0}; `regex` is borrowed. */
@@ -74,7 +73,7 @@ typedef struct bp_pre_work {
     bp_spans spans[2], found;
     bool *is_match; /* [found.capacity]: of each of `found` */
     int64_t match_capacity;
-    uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0: there are none */
+    uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0 if there are none */
 } bp_pre_work;
 void bp_pre_work_clear(bp_pre_work *work);
 

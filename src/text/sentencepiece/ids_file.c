@@ -1,4 +1,4 @@
-/* The ids of pieces by a vocab.json beside the model, as Marian's folders have them: two models, of
+/* The ids of pieces from a vocab.json beside the model, as in Marian's folders: two models, of
  * sources and of targets, with one vocabulary. */
 #include "text/sentencepiece/sentencepiece.h"
 

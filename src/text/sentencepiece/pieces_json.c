@@ -138,7 +138,7 @@ static int compare_splits(const void *a, const void *b)
                               : (p->right > q->right) - (p->right < q->right);
 }
 
-/* The id of an ordinary piece; -1: it is not one. */
+/* The id of an ordinary piece; -1 for others. */
 static int64_t ordinary(const making *m, const char *text, size_t bytes)
 {
     const json_t *id = json_object_getn(m->vocab, text, bytes);
@@ -154,7 +154,7 @@ typedef struct split_list {
     int64_t count, capacity;
 } split_list;
 
-/* Every two ordinary pieces that make this one. */
+/* Every pair of ordinary pieces that forms this one. */
 static bp_err add_splits(split_list *list, const making *m, int64_t k)
 {
     const bp_sentencepiece_piece *piece = &m->model->pieces[k];

@@ -1,7 +1,8 @@
 /* SentencePiece's models, spiece.model and tokenizer.model: pieces with scores, as tokenizer.json.
  *
- * The text is normalized and cut as SentencePiece does it, which Hugging Face's form says only
- * nearly. Components hold what it lacks in a member "bagpipe", which other readers ignore:
+ * The text is normalized and cut by SentencePiece's rules, which Hugging Face's format expresses
+ * only approximately. Components have the differences in a member "bagpipe", which other readers
+ * ignore:
  *
  *     Precompiled    {"keep": [...]}: the longest match from the left, at any place, is replaced;
  *                    user-defined symbols stay
@@ -18,7 +19,7 @@
 
 #include "text/tokenizer/tokenizer.h"
 
-/* As files number them; GGUF files do it alike. */
+/* Numbered as in files, and in GGUF files. */
 typedef enum bp_piece_type {
     BP_PIECE_NORMAL = 1,
     BP_PIECE_UNKNOWN = 2,
@@ -40,43 +41,44 @@ typedef struct bp_sentencepiece {   /* ends with bp_sentencepiece_clear */
     bool is_bpe;           /* else unigram */
     bool dummy_prefix;     /* a text begins with a space */
     bool remove_spaces;    /* at both ends, and all but one within */
-    char *charsmap;        /* compiled normalization as base64; NULL: none */
-    int64_t bos, eos, pad; /* -1: none */
+    char *charsmap;        /* compiled normalization as base64; NULL if none */
+    int64_t bos, eos, pad; /* -1 if none */
 } bp_sentencepiece;
 void bp_sentencepiece_clear(bp_sentencepiece *model);
 
 /** Read a model file.
  *
- * Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT it is damaged (and at which byte), or does what is
- *         not done here, by name; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
+ * Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT damaged (with the byte), or an unsupported feature,
+ * by name; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
 bp_err bp_sentencepiece_load(bp_sentencepiece *out, const char *path);
 /** The same from memory; `name` is for messages. */
 bp_err bp_sentencepiece_parse(bp_sentencepiece *out, const void *data, size_t bytes,
                               const char *name);
 
-/** Give the pieces the ids of a vocab.json, {"piece": id}; tokens of it that are not pieces are in
- * no text, but for <unk>, </s>, <pad> and languages, ">>fra<<". *lost: ordinary pieces without an
- * id, which go.
+/** Give the pieces the ids of a vocab.json, {"piece": id}; its tokens that are not pieces are never
+ * found in text, except <unk>, </s>, <pad> and languages, ">>fra<<". *lost: number of ordinary
+ * pieces without an id, which are removed.
  *
- * Errors: BP_ERR_FORMAT ids that are not a numbering, and those of bp_json_load; the model stays.
+ * Errors: BP_ERR_FORMAT ids that are not a numbering, and those of bp_json_load; the model does
+ * not change.
  */
 bp_err bp_sentencepiece_number(bp_sentencepiece *model, const char *path, int64_t *lost);
 
-/** What the class of a model's tokenizer does with the pieces. {0}: nothing. */
+/** Changes that the class of a model's tokenizer makes to the pieces. {0}: none. */
 typedef struct bp_sentencepiece_class {
     const char *const *before; /* tokens of ids before those of the pieces; ended by NULL */
-    int64_t from;              /* the first piece that follows them: those before it go */
+    int64_t from;              /* the first piece after them: earlier ones are removed */
     const char *const *after;  /* tokens after the pieces */
-    const char *begin, *end;   /* what is put around a text; NULL: nothing */
-    const char *named; /* control pieces that begin so are found in texts (">>"); NULL: none are */
+    const char *begin, *end;   /* the frame of a text; NULL: none */
+    const char *named; /* control pieces with this prefix (">>") are found in texts; NULL: none */
 } bp_sentencepiece_class;
 
-/** The tokenizer.json of a model. Free with bp_free(). Errors: BP_ERR_FORMAT pieces that cannot be:
- * twice the same, no unknown one. */
+/** The tokenizer.json of a model. Free with bp_free(). Errors: BP_ERR_FORMAT invalid pieces:
+ * duplicates, no unknown one. */
 bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
                              const bp_sentencepiece_class *as, const char *name);
 /** The tokenizer of one of Marian's model files, source.spm or target.spm, with the ids of their
- * vocab.json. *lost: as of bp_sentencepiece_number. Owns and errors: as of
+ * vocab.json. *lost: as in bp_sentencepiece_number. Owns and errors: as of
  * bp_sentencepiece_tokenizer. */
 bp_err bp_sentencepiece_marian(bp_tokenizer **out, const char *path, const char *vocab,
                                int64_t *lost);

@@ -1,4 +1,4 @@
-/* From token ids back to the words of a context, for the answers that a model of spans gives. */
+/* From token ids back to the words of a context, for the answers of a model of spans. */
 #include "text/tokenizer/answers.h"
 #include "text/unicode/context_words.h"
 

@@ -1,4 +1,4 @@
-/* Pairs of a context and what follows it. Called by readers of choices and of question sets. */
+/* Pairs of a context and its continuation. Called by readers of choices and of question sets. */
 #include "text/tokenizer/continuation.h"
 
 #include "base/buffer.h"

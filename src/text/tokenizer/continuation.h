@@ -1,11 +1,10 @@
-/* The tokens of a text that follows another one, as lm-evaluation-harness encodes pairs. Local: no
- * MPI. */
+/* Tokens of a continuation, encoded like lm-evaluation-harness's pairs. Local: no MPI. */
 #ifndef BP_TEXT_TOKENIZER_CONTINUATION_H
 #define BP_TEXT_TOKENIZER_CONTINUATION_H
 
 #include "text/tokenizer/tokenizer.h"
 
-/** A text that others follow. White space at its end belongs to what follows. */
+/** A context. White space at its end belongs to the continuation. */
 typedef struct bp_context_text {
     const char *text; /* borrowed */
     size_t bytes, kept;
@@ -16,8 +15,8 @@ typedef struct bp_context_text {
  * Errors: those of bp_encode. */
 bp_err bp_context_text_encode(bp_context_text *context, bp_encoder *encoder, bp_ids *ids);
 
-/** Append the ids of a text after a context: both are encoded together, and its tokens are those
- * that follow as many as the context by itself has. Where none is left, it is encoded by itself.
+/** Append the ids of a text after a context: encodes both together, and skips as many tokens as the
+ * context alone has. If none remain, encodes the text separately.
  *
  * Errors:     those of bp_encode.
  * Source:     lm-evaluation-harness, lm_eval/api/model.py, TemplateLM._encode_pair. */

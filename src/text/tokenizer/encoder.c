@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Pieces seen before, with their ids: each has one place, where the last one that came stays. An
- * entry is a cache line, and all of them stay within a core's second-level cache. */
+/* Pieces seen before, with their ids: each has one place, which keeps the most recent one. An entry
+ * is a cache line, and the table fits in a core's second-level cache. */
 #define CACHE_SLOTS 16384
 #define CACHE_BYTES 26
 #define CACHE_IDS   8
@@ -40,7 +40,7 @@ struct bp_encoder {
     bp_buffer norm[2];
     bp_pre_work pre;
     bp_piece_work pieces;
-    uint32_t hidden; /* what invalid bytes of the text at hand are, 0: it has none */
+    uint32_t hidden; /* replacement of the current text's invalid bytes; 0 if it has none */
     bp_buffer hidden_text;
     bp_buffer letters;            /* of the bytes of a piece */
     bp_hidden_blocks *vocabulary; /* blocks that tokens have; NULL: not looked for yet */
@@ -94,7 +94,7 @@ void bp_encoder_free(bp_encoder **encoder)
 
 /* ---- pieces ---- */
 
-/* The id of a piece that is a token as it is, -1: it is not one, or a special one. */
+/* The id of a piece that is a token as it is; -1 if it is not one, or a special one. */
 static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size_t bytes)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
@@ -200,8 +200,8 @@ static bp_err encode_piece(bp_encoder *encoder, const uint8_t *piece, size_t byt
     return err;
 }
 
-/* Pieces of text that goes on after a piece boundary. Without the pattern a stretch of valid text
- * is one piece. */
+/* Pieces of text that goes on after a piece boundary. Without the pattern a run of valid text is
+ * one piece. */
 static bp_err encode_pieces(bp_encoder *encoder, const uint8_t *text, size_t bytes, bp_ids *ids)
 {
     bool use_regex = encoder->tokenizer->use_regex;

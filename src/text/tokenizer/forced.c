@@ -1,4 +1,4 @@
-/* Tokens that are written in certain places, or nowhere, by a model's files. */
+/* Tokens that a model's files force at certain places, or forbid. */
 #include "text/tokenizer/forced.h"
 
 #include "base/files/fs.h"

@@ -1,4 +1,4 @@
-/* What a tokenizer.json means, however it is spelled: its hash, and hashes that are the same. */
+/* The meaning of a tokenizer.json, independent of its spelling: its hash, and equal hashes. */
 #include "base/mem.h"
 #include "text/tokenizer/meaning_priv.h"
 
@@ -17,7 +17,7 @@ static const char *string_of(const json_t *object, const char *key)
     return !value ? "" : value;
 }
 
-/* Members that mean the same as none: of the reader's defaults. */
+/* Members at the reader's defaults, which mean the same as absent ones. */
 static bool is_default(const json_t *object, const char *key, const json_t *value)
 {
     static const char *const when_true[] = {
@@ -114,7 +114,7 @@ static int by_id(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* In order of ids; each says whether it is normalized. */
+/* In order of ids; each has "normalized" explicitly. */
 static json_t *added_in_order(const json_t *added)
 {
     int64_t count = (int64_t)json_array_size(added);
@@ -163,7 +163,7 @@ bp_err bp_meaning_hash(char hash[BP_SHA256_HEX], const json_t *root)
     return BP_OK;
 }
 
-/* ---- hashes that are the same ---- */
+/* ---- equal hashes ---- */
 
 /* In files of older versions the hash is of the text. A job has a few tokenizers at most; if there
  * are more, the last ones are known. */

@@ -1,4 +1,4 @@
-/* What a tokenizer.json means, however it is spelled. */
+/* The meaning of a tokenizer.json, independent of its spelling. */
 #ifndef BP_TEXT_TOKENIZER_MEANING_PRIV_H
 #define BP_TEXT_TOKENIZER_MEANING_PRIV_H
 
@@ -10,11 +10,11 @@
 #include <stdbool.h>
 
 /** SHA-256 of a tokenizer.json's meaning: of its canonical text, in which members are in order,
- * those at their default, truncation and padding are left out, merges are pairs and scores reals.
- * Errors: BP_ERR_SYSTEM. */
+ * defaults, truncation and padding are omitted, merges are pairs and scores reals. Errors:
+ * BP_ERR_SYSTEM. */
 bp_err bp_meaning_hash(char hash[BP_SHA256_HEX], const json_t *root);
 
-/** The text of the tokenizer.json that a file keeps, to *text (bp_free), NULL: none. */
+/** The text of the tokenizer.json that a file keeps, to *text (bp_free); NULL if none. */
 typedef bp_err bp_meaning_source(const char *path, char **text, size_t *bytes);
 
 /** What is known of a hash. */
@@ -25,7 +25,7 @@ typedef struct bp_known_hash {
 } bp_known_hash;
 /** false: nothing. */
 bool bp_meaning_find(bp_known_hash *out, const char *hash);
-/** The file at `path` says that its tokenizer has this hash. */
+/** Record that the file at `path` has a tokenizer with this hash. */
 void bp_meaning_is_in(const char *hash, const char *path, bp_meaning_source *read);
 
 /** From now on, the hash of a text stands for that of its meaning. */

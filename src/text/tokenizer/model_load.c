@@ -26,7 +26,7 @@ static void add_whole(bp_tokenizer *tokenizer, bp_trie *trie, int64_t id, size_t
 }
 
 /* The model's own tokens as pieces; added ones are found before it sees the text, or not at all.
- * `prefix` begins pieces within a word; NULL: there are none. */
+ * `prefix` begins pieces within a word; NULL if there are none. */
 static void add_pieces(bp_tokenizer *tokenizer, const json_t *model, const char *prefix)
 {
     const json_t *vocab = json_object_get(model, "vocab");
@@ -204,7 +204,8 @@ static bp_err read_merges(bp_tokenizer *tokenizer, const json_t *model, const ch
                                     tokenizer->pipeline->pre.byte_level, name);
 }
 
-/* What a word's characters are spelled with in the vocabulary: all but the first, and the last. */
+/* The prefix and suffix of a word's characters in the vocabulary: prefix of all but the first,
+ * suffix of the last. */
 static bp_err read_affixes(bp_tokenizer *tokenizer, const json_t *model, const char *name)
 {
     bp_pieces *pieces = pieces_of(tokenizer);

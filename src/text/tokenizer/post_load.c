@@ -35,7 +35,7 @@ static bp_err read_pair(bp_tokenizer *tokenizer, const json_t *json, const char 
     return err;
 }
 
-/* How many ids a special token of a template stands for. */
+/* Number of ids of a template's special token. */
 static int ids_of(const json_t *template, const char *token)
 {
     const json_t *specials = json_object_get(template, "special_tokens");

@@ -117,7 +117,7 @@ const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer)
     return tokenizer->unread;
 }
 
-/* By these names, the first that is a special token, where no file says more. */
+/* By these names, the first that is a special token, if no file names others. */
 static const char *const NAMES[BP_ROLES][5] = {
     [BP_ROLE_PAD] = {"[PAD]", "<pad>"},
     [BP_ROLE_UNKNOWN] = {"[UNK]", BP_UNK_TOKEN},
@@ -143,7 +143,7 @@ void bp_tokenizer_name_roles(bp_tokenizer *tokenizer)
         for (int k = 0; tokenizer->roles[role] < 0 && NAMES[role][k]; k++) {
             int64_t id = bp_tokenizer_id(tokenizer, NAMES[role][k], strlen(NAMES[role][k]));
 
-            /* without added_tokens it is a token like others */
+            /* without added_tokens it is an ordinary token */
             if (id >= 0 && tokenizer->names.entries[id].value != 0)
                 tokenizer->roles[role] = id;
         }

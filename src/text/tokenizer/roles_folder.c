@@ -15,13 +15,13 @@ static const char *const NAMES[FILES] = {"tokenizer_config.json", "special_token
 
 typedef struct folder {
     bp_tokenizer *tokenizer;
-    json_t *files[FILES]; /* NULL: there is none */
+    json_t *files[FILES]; /* NULL if there is none */
     bp_buffer *said;      /* what the sources of a role say, for a message */
 } folder;
 
-/* What one source says of a role. */
+/* One source's statement about a role. */
 typedef struct statement {
-    bool speaks, lacks; /* it names a token that the vocabulary lacks: it does not speak */
+    bool speaks, lacks; /* it names a token that the vocabulary lacks: it is ignored */
     bp_ends ids;        /* none: it says that there is none */
 } statement;
 

@@ -100,7 +100,7 @@ bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer)
     return tokenizer->kind == BP_KIND_CHAR ? BP_CUT_CHAR : BP_CUT_SPACE;
 }
 
-/* May one of them, with what it takes around it, reach over White_Space? */
+/* Can one of them, with the text that it takes around it, span White_Space? */
 static bool special_has_space(const bp_tokenizer *tokenizer)
 {
     const bp_pipeline *pipeline = tokenizer->pipeline;
@@ -380,7 +380,7 @@ bp_err bp_tokenizer_characters(const bp_tokenizer *tokenizer, const int32_t *ids
          ++*taken)
         err = bp_tokenizer_token_bytes(tokenizer, ids[*taken], &bytes);
     if (*taken > 1 && err == BP_OK && !bp_text_is_utf8(bytes.data, bytes.bytes)) {
-        *taken = 1; /* no character comes of it: each token is shown as it is */
+        *taken = 1; /* it never becomes a character: each token is shown separately */
         bytes.bytes = first;
     }
     if (err == BP_OK)

@@ -34,9 +34,9 @@ typedef struct bp_tokenizer bp_tokenizer;
 
 /** Load tokenizer.json.
  *
- * Read exactly or not at all: models BPE, Unigram, WordPiece and WordLevel with the normalizers,
- * pre-tokenizers, post-processors and decoders that docs/formats.md lists; anything else is refused
- * by name. Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT (what is wrong and where);
+ * Read exactly, or refused: models BPE, Unigram, WordPiece and WordLevel with the normalizers,
+ * pre-tokenizers, post-processors and decoders that docs/formats.md lists; anything else is
+ * refused by name. Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT (the fault and its place);
  * BP_ERR_SYSTEM.
  */
 bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path);
@@ -45,7 +45,7 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path);
 bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, const char *name);
 /** GPT-2's pair of files. Errors: as bp_tokenizer_load. */
 bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const char *merges_path);
-/** RoBERTa's and BART's, with the special tokens that it has of <s> <pad> </s> <unk> <mask>;
+/** RoBERTa's and BART's, with those of the special tokens <s> <pad> </s> <unk> <mask> that it has;
  * prefix_space: texts begin with a blank. Errors: as bp_tokenizer_load; <s> or </s> is missing. */
 bp_err bp_tokenizer_load_roberta(bp_tokenizer **out, const char *vocab_path,
                                  const char *merges_path, bool prefix_space);
@@ -53,15 +53,15 @@ bp_err bp_tokenizer_load_roberta(bp_tokenizer **out, const char *vocab_path,
  * bp_tokenizer_load; <unk> is missing. */
 bp_err bp_tokenizer_load_openai_gpt(bp_tokenizer **out, const char *vocab_path,
                                     const char *merges_path);
-/** A BERT vocabulary (vocab.txt: a token a line, its id the line): WordPiece with BERT's normalizer
- * and pre-tokenizer; `lowercase` as its model was trained. Errors: as bp_tokenizer_load; one of
- * [PAD] [UNK] [CLS] [SEP] [MASK] is missing. */
+/** A BERT vocabulary (vocab.txt: one token per line, its id the line number): WordPiece with BERT's
+ * normalizer and pre-tokenizer; `lowercase` as its model was trained. Errors: as bp_tokenizer_load;
+ * one of [PAD] [UNK] [CLS] [SEP] [MASK] is missing. */
 bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool lowercase);
-/** The same of lines in memory; `name` stands for the file in messages. */
+/** The same for lines in memory; `name` stands for the file in messages. */
 bp_err bp_tokenizer_parse_bert(bp_tokenizer **out, const char *text, size_t bytes, bool lowercase,
                                const char *name);
 /** Write tokenizer.json. Byte-level BPE with GPT-2's pattern, words and characters are written in
- * canonical form, others as they came: load and save give the same bytes. Errors: those of
+ * canonical form, others unchanged: load and save give the same bytes. Errors: those of
  * bp_file_write. */
 bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path);
 void bp_tokenizer_free(bp_tokenizer **tokenizer);
@@ -71,7 +71,7 @@ int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* BP_ROLE_END */
 int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
 /** Does every invalid byte of a text become the token of its byte? */
 bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer);
-/** What its normalizer takes away, so that the ids do not spell the text (bp_normalizer_loses). */
+/** What its normalizer removes, so that the ids do not spell the text (bp_normalizer_loses). */
 const char *bp_tokenizer_loses(const bp_tokenizer *tokenizer);
 /** What names of tokens that end a word end with, such as "</w>"; NULL: blanks begin tokens. */
 const char *bp_tokenizer_word_end(const bp_tokenizer *tokenizer);
@@ -87,22 +87,22 @@ typedef enum bp_role {
     BP_ROLE_MASK,
     BP_ROLE_END,   /* follows a document */
     BP_ROLE_BOS,   /* the beginning of a text, as models of the tokenizer know it */
-    BP_ROLE_FIRST, /* what the tokenizer itself puts before a text: bos, or none */
+    BP_ROLE_FIRST, /* the token that the tokenizer itself puts before a text: bos, or none */
     BP_ROLES
 } bp_role;
-/** Id of the token of a role, -1: none. It comes from the files beside tokenizer.json
- * (bp_tokenizer_take_folder), the model (unknown), the post-processor (cls, sep, bos, first) or,
- * where all of these are silent, the names of special tokens (all but bos and first). */
+/** Id of the token of a role; -1 if none. It comes from the files beside tokenizer.json
+ * (bp_tokenizer_take_folder), the model (unknown), the post-processor (cls, sep, bos, first) or, if
+ * none of these has it, the names of special tokens (all but bos and first). */
 int64_t bp_tokenizer_role(const bp_tokenizer *tokenizer, bp_role role);
 /** "pad", "unk", "cls", "sep", "mask", "eod", "bos", "first". */
 const char *bp_role_name(bp_role role);
 
-/** id of a token by its name, -1: none. */
+/** id of a token by its name; -1 if none. */
 int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t bytes);
 
 #define BP_ENDS 16
-/** Tokens that end a text that a model writes: the end of a document, and others that the files
- * beside tokenizer.json name. */
+/** Tokens that end generated text: the end of a document, and others that the files beside
+ * tokenizer.json name. */
 typedef struct bp_ends {
     int count;
     int64_t ids[BP_ENDS];
@@ -111,38 +111,36 @@ bool bp_ends_have(const bp_ends *ends, int64_t id);
 /** Add an id that is not among them; one beyond BP_ENDS is left out. */
 void bp_ends_add(bp_ends *ends, int64_t id);
 const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer);
-/** What the post-processor's template puts after a text; -1: nothing. */
+/** The token that the post-processor's template puts after a text; -1 if none. */
 int64_t bp_tokenizer_template_end(const bp_tokenizer *tokenizer);
 /** May only `first` be put before texts, as `key` = auto does? Errors: BP_ERR_CONFIG the template
  * puts more tokens there. */
 bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, const char *key);
 
-/** Take the roles that a folder's files give, where there are such: bos from tokenizer_config.json
+/** Take the roles from a folder's files, if there are any: bos from tokenizer_config.json
  * ("bos_token", else that of special_tokens_map.json), then the post-processor's template, then
  * config.json ("bos_token_id"); eod from tokenizer_config.json ("eos_token"), config.json and
  * generation_config.json ("eos_token_id", a number or a list); pad, cls, sep and mask from
- * tokenizer_config.json, where the tokenizer gives none. "add_bos_token" says whether bos is put
- * before texts; else the template does. An id of config.json or generation_config.json counts if it
- * is a special token. Files that cannot be read as JSON are left alone (bp_tokenizer_unread).
+ * tokenizer_config.json, if the tokenizer has none. "add_bos_token" says whether bos is put before
+ * texts; else the template does. An id of config.json or generation_config.json counts if it is a
+ * special token. Files that cannot be read as JSON are ignored (bp_tokenizer_unread).
  * bp_tokenizer_load does it with the file's own folder. */
 void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
 /** The same by a tokenizer_config.json only. */
 void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
 #define BP_DISAGREEMENTS 2
-/** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
- * agree. Borrowed. */
+/** The disagreement of those files on bos (k 0) or eod (k 1), for a warning; NULL if they agree.
+ * Borrowed. */
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
-/** A file of that folder which is not a JSON object, and says nothing therefore; NULL: there is
- * none.
- */
+/** A file of that folder which is not a JSON object, and is ignored; NULL if there is none. */
 const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer);
-/** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but
- * the end of a document, which is kept on its own. New reference. */
+/** {"pad": id, ...} of the existing roles, for a checkpoint's state; NULL: there is none but the
+ * end of a document, which is kept on its own. New reference. */
 json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 /** Put them into a checkpoint's state as "roles", and the tokens that end a text as "end_ids" where
  * there are others than the end of a document (ends NULL: none is known). */
 void bp_roles_put(json_t *state, const int64_t roles[BP_ROLES], const bp_ends *ends);
-/** A role of a checkpoint's state; -1: none. */
+/** A role of a checkpoint's state; -1 if none. */
 int64_t bp_roles_get(const json_t *state, bp_role role);
 /** Add the ids below vocab_size that a JSON number, or list of numbers, has. */
 void bp_ends_read(bp_ends *ends, const json_t *value, int64_t vocab_size);
@@ -150,17 +148,18 @@ void bp_ends_read(bp_ends *ends, const json_t *value, int64_t vocab_size);
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
 /** The same where names of special tokens are those tokens. */
 bp_cut bp_tokenizer_cut_specials(const bp_tokenizer *tokenizer);
-/** Was the text of one that bp_tokenizer_framed_text made? */
+/** Was its text made by bp_tokenizer_framed_text? */
 bool bp_tokenizer_was_framed(const bp_tokenizer *tokenizer);
-/** SHA-256 of what the tokenizer means, however its file is spelled: what corpora and checkpoints
- * keep. Borrowed. */
+/** SHA-256 of the tokenizer's meaning, independent of its file's spelling: kept by corpora and
+ * checkpoints. Borrowed. */
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
-/** Are two hashes of one tokenizer? Files of older versions keep the hash of the text; where
- * hashes differ, the texts that are known of them are compared by their meaning. */
+/** Are two hashes of one tokenizer? Files of older versions keep the hash of the text; if hashes
+ * differ, their known texts are compared by meaning. */
 bool bp_tokenizer_same_hash(const char *one, const char *other);
-/** The text of the tokenizer.json that a file keeps, to *text (bp_free), NULL: none. */
+/** The text of the tokenizer.json that a file keeps, to *text (bp_free); NULL if none. */
 typedef bp_err bp_tokenizer_source(const char *path, char **text, size_t *bytes);
-/** The file at `path` says that its tokenizer has this hash. It is read only if hashes differ. */
+/** Record that the file at `path` has a tokenizer with this hash. It is read only if hashes differ.
+ */
 void bp_tokenizer_hash_is_of(const char *hash, const char *path, bp_tokenizer_source *read);
 /** The canonical tokenizer.json text. Free with bp_free(). */
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
@@ -171,9 +170,9 @@ typedef struct bp_text_frame {
     bool has_segments;  /* B and the end after it are segment 1; else all are segment 0 */
     int64_t middles;    /* ends between A and B; 0: one */
 } bp_text_frame;
-/** That text with the post-processor which frames texts so for other programs. If it is another one
- * than before, it keeps that one, and bp_tokenizer_load puts it back: of a text that this program
- * wrote tokenizer and hash stay the same. Errors: BP_ERR_FORMAT an id beyond the vocabulary;
+/** That text with the post-processor that frames texts this way for other programs. If the old one
+ * differs, the text keeps it, and bp_tokenizer_load puts it back: of a text that this program wrote
+ * tokenizer and hash stay the same. Errors: BP_ERR_FORMAT an id beyond the vocabulary;
  * BP_ERR_SYSTEM. Free with bp_free(). */
 bp_err bp_tokenizer_framed_text(char **out, const bp_tokenizer *tokenizer,
                                 const bp_text_frame *frame);
@@ -203,8 +202,8 @@ bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool
 bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,
                  size_t *bytes);
 
-/** Append any bytes as people read them: one line of valid UTF-8, from which the bytes can be had
- * back.
+/** Append any bytes in readable form: one line of valid UTF-8, from which the bytes can be
+ * recovered.
  *
  * Characters stay as they are, spaces too, except: \\ is a backslash; \n, \t, \r are newline, tab,
  * carriage return; \xNN is a byte of another control character, of a line separator (U+2028,
@@ -215,17 +214,17 @@ void bp_text_escape(bp_buffer *out, const char *text, size_t bytes);
 /** Append text as valid UTF-8: each invalid byte becomes U+FFFD. */
 void bp_text_repair(bp_buffer *out, const char *text, size_t bytes);
 
-/** Append the text of one token so; what is not valid UTF-8 within this token counts as such. A
- * special token is its name. Errors: BP_ERR_FORMAT an id beyond the vocabulary; BP_ERR_SYSTEM.
- */
+/** Append the text of one token in this form; bytes that are invalid UTF-8 within this token count
+ * as invalid. A special token is its name. Errors: BP_ERR_FORMAT an id beyond the vocabulary;
+ * BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
 
-/** The same of the first of `count` tokens, with the next ones whose bytes belong to a character
+/** The same for the first of `count` tokens, with the next ones whose bytes belong to a character
  * that it begins. *taken: how many they are, at least 1. Errors: as bp_tokenizer_token_text. */
 bp_err bp_tokenizer_characters(const bp_tokenizer *tokenizer, const int32_t *ids, int64_t count,
                                bp_buffer *text, int64_t *taken);
 
-/** continues[id]: does the token go on with the word before it? wordpiece: its name begins with ##;
+/** continues[id]: does the token continue the word before it? wordpiece: its name begins with ##;
  * others: it begins neither with White_Space nor with what stands for a space; a word, and a
  * special token, begins. Shapes: continues[bp_tokenizer_size]. Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues);
@@ -233,8 +232,8 @@ bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues);
 /** Append the bytes of one token. A special token's are its name. Errors: as
  * bp_tokenizer_token_text. */
 bp_err bp_tokenizer_token_bytes(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *bytes);
-/** The same of what the token is within a text: U+2581 is a space and <0x0A> a byte, where the
- * tokenizer's decoder says so. Errors: as bp_tokenizer_token_text; those of bp_regex_next. */
+/** The same for the token inside a text: U+2581 is a space and <0x0A> a byte, according to the
+ * tokenizer's decoder. Errors: as bp_tokenizer_token_text; those of bp_regex_next. */
 bp_err bp_tokenizer_spell(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
 
 #endif

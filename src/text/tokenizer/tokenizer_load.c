@@ -15,7 +15,7 @@
 #define FILE_LIMIT_BYTES ((int64_t)1 << 28)
 #define REMEDY           "make the tokenizer anew"
 
-/* ---- what we can't do exactly ---- */
+/* ---- unsupported features ---- */
 
 static bp_err check_root(const json_t *root, const char *name)
 {
@@ -44,8 +44,8 @@ static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const 
 
 /* ---- special tokens ---- */
 
-/* All that is kept of an added token is its name: text is never searched for special tokens, so how
- * they would match does not matter. In order of id. */
+/* Only the name of an added token is kept: text is never searched for special tokens, so how they
+ * would match does not matter. In order of id. */
 static bp_err mark_added(bp_tokenizer *tokenizer, const json_t *added)
 {
     size_t k;

@@ -1,4 +1,4 @@
-/* What a tokenizer is made of. */
+/* The parts of a tokenizer. */
 #ifndef BP_TEXT_TOKENIZER_TOKENIZER_PARTS_H
 #define BP_TEXT_TOKENIZER_TOKENIZER_PARTS_H
 
@@ -22,8 +22,8 @@ typedef enum bp_kind {
     BP_KIND_WORDPIECE
 } bp_kind;
 
-/* The value of an id's entry in `names` that no token has: it is never found in text, and its text
- * is empty. */
+/* The value in `names` of an id without a token: it is never found in text, and its text is empty.
+ */
 #define BP_HOLE 2
 
 struct bp_pipeline;
@@ -33,16 +33,16 @@ struct bp_tokenizer {
 
     bp_strmap
         names; /* entry k is the token of id k, as JSON spells it; its value: 1 special, 0 not */
-    bp_merges merges;          /* bpe, as all that follows */
+    bp_merges merges;          /* bpe, like everything below */
     bool add_prefix_space;     /* a document that does not start with a space gets one */
-    bool use_regex;            /* no: a document is one piece */
+    bool use_regex;            /* false: a document is one piece */
     size_t merge_prefix_bytes; /* of a merge's right part that its result lacks */
     bool ignore_merges;        /* a piece that is a token is that token, whatever the merges */
     json_t *added;             /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
     bp_ends ends;
-    int64_t before;   /* the token that the template puts before a text, the first; -1: none */
-    int before_count; /* how many it puts there */
+    int64_t before;   /* the token that the template puts before a text, the first; -1 if none */
+    int before_count; /* number of tokens that it puts there */
     bool has_end;     /* it puts one after it too */
     char *disagreement[BP_DISAGREEMENTS];
     const char *unread; /* name of a file beside it that is not a JSON object; NULL: none is */
@@ -76,8 +76,8 @@ bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64
 /** The hash of what it means; `root`: the tokenizer.json where it is kept as it came, else NULL.
  * Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer, const json_t *root);
-/** Roles by the template and the names of special tokens, where nothing else set them; the end of
- * a document. */
+/** Roles by the template and the names of special tokens, if nothing else set them; the end of a
+ * document. */
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer);
 /** What the template puts before a text and means as its beginning; -1: nothing. A template of
  * masked models frames texts, and has no such token. */
@@ -86,7 +86,7 @@ int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer);
 /** Bytes of the longest name. */
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
 
-/** Warn of what is in a file and was not taken as it is there: lengths, ids without a token. */
+/** Warn of parts of a file that were ignored: lengths, ids without a token. */
 void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path);
 
 #endif

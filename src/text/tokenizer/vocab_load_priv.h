@@ -17,7 +17,7 @@ bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added
 
 /** Check "added_tokens". Errors: BP_ERR_FORMAT. */
 bp_err bp_check_added(const json_t *added, const char *name);
-/** Settings of a model BPE that are not done. Errors: BP_ERR_FORMAT. */
+/** Check for unsupported settings of a BPE model. Errors: BP_ERR_FORMAT. */
 bp_err bp_check_bpe_settings(const json_t *model, const char *name);
 /** "merges": strings or pairs, to *out (bp_alloc). Errors: BP_ERR_FORMAT. */
 bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **out,

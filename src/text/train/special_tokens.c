@@ -1,4 +1,4 @@
-/* Special tokens that a user asks for. Every kind of training adds them in its own place. */
+/* Special tokens that a user requests. Every kind of training adds them in its own place. */
 #include "text/train/tokenizer_train_priv.h"
 
 #include <string.h>

@@ -7,8 +7,8 @@
 #include "text/unicode/strmap.h"
 
 /** Merges, and their tokens after those that the tokenizer has: its bytes, or with `pieces` its
- * characters, which have BP_BERT_PREFIX where they go on in a word. The most frequent pair is
- * merged; of equally frequent ones that of the smaller ids.
+ * characters, which have BP_BERT_PREFIX inside a word. The most frequent pair is merged; of
+ * equally frequent ones that of the smaller ids.
  *
  * Owns:   *list is the caller's, bp_free(). Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. */
 typedef struct bp_learning {
@@ -31,7 +31,7 @@ void bp_word_cutter_free(bp_word_cutter **cutter);
 bp_err bp_word_cutter_count(bp_word_cutter *cutter, bp_strmap *words, const char *text,
                             size_t bytes);
 
-/** Add the special tokens of options, the next ids. Errors: BP_ERR_USAGE one is a token already. */
+/** Add the special tokens of options, the next ids. Errors: BP_ERR_USAGE one is already a token. */
 bp_err bp_add_specials(bp_tokenizer *tokenizer, const bp_trainer_options *options);
 
 /** A tokenizer of `size` tokens from words (key: bytes, value: how often). Errors: BP_ERR_SYSTEM.

@@ -26,8 +26,8 @@ typedef struct bp_unigrams {
 void bp_unigrams_add(bp_unigrams *pieces, const char *name, size_t bytes, double score);
 void bp_unigrams_clear(bp_unigrams *pieces);
 
-/** Characters that are pieces whatever happens (key: UTF-8, value: how often), in order of code
- * points. */
+/** Characters that are pieces in any case (key: UTF-8, value: how often), in order of code points.
+ */
 typedef struct bp_letters {
     uint32_t *codes;
     int64_t *counts;
@@ -47,10 +47,10 @@ void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *
  * time grows faster than the text where seeds do, too. */
 int64_t bp_unigram_most_seeds(const bp_strmap *words, int64_t size);
 
-/** One step of expectation maximisation: scores get better, pieces that hardly occur go. */
+/** One step of expectation maximisation: improves scores, and removes rare pieces. */
 void bp_unigram_improve(bp_unigrams *pieces, const bp_strmap *words);
-/** Take pieces away whose loss costs least likelihood, down to `wanted` at least; false: none could
- * go. */
+/** Remove the pieces whose loss costs least likelihood, at most down to `wanted`; false if none
+ * could be removed. */
 bool bp_unigram_prune(bp_unigrams *pieces, const bp_strmap *words, int64_t wanted);
 
 #endif

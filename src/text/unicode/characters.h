@@ -1,4 +1,4 @@
-/* Characters of UTF-8 text, for those who cut text otherwise than tokenizers do. Local: no MPI. */
+/* Characters of UTF-8 text, for code that cuts text differently from tokenizers. Local: no MPI. */
 #ifndef BP_TEXT_UNICODE_CHARACTERS_H
 #define BP_TEXT_UNICODE_CHARACTERS_H
 
@@ -15,12 +15,12 @@ size_t bp_character_at(const char *text, size_t bytes, uint32_t *code_point);
 /** Append a character of bp_character_at. */
 void bp_character_add(bp_buffer *out, uint32_t code_point);
 
-/** Where its first invalid byte is; `bytes`: it has none. */
+/** The place of its first invalid byte; `bytes` if it has none. */
 size_t bp_text_invalid_at(const char *text, size_t bytes);
-/** Has the text no invalid byte? */
+/** Is the text valid UTF-8? */
 bool bp_text_is_utf8(const char *text, size_t bytes);
 
-/** Is it one that Python's str.split takes for white space? */
+/** Is it white space for Python's str.split? */
 bool bp_character_is_space(uint32_t code_point);
 /** Is it a letter, a number or "_"? */
 bool bp_character_is_word(uint32_t code_point);

@@ -16,7 +16,7 @@ typedef enum bp_cut {
     BP_CUT_NEVER      /* documents whole */
 } bp_cut;
 
-/** The largest n <= bytes such that text may be cut at n whatever follows it; 0: nowhere. */
+/** The largest n <= bytes such that text may be cut at n whatever follows it; 0 if nowhere. */
 size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
 
 #endif

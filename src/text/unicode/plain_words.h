@@ -7,10 +7,10 @@
 
 #include <stdbool.h>
 
-/** The next word at or after *at, which moves after it; false: there is none. A word is a run of
+/** The next word at or after *at, which moves after it; false if there is none. A word is a run of
  * characters that are not white space, in lower case, without punctuation, symbols and control
- * characters; what is nothing then is not a word. A Chinese character (U+3400 to U+9FFF, U+20000
- * and up) is a word of its own. Invalid bytes stay.
+ * characters; an empty result is not a word. A Chinese character (U+3400 to U+9FFF, U+20000 and
+ * up) is a word of its own. Invalid bytes stay.
  *
  * Source: Brown et al. 2020, Language Models are Few-Shot Learners, appendix C ("ignoring all
  * punctuation, whitespace, and casing"); "don't" is "dont". */

@@ -22,11 +22,11 @@ typedef struct bp_strmap { /* {0} is an empty one */
     int64_t slot_mask;
 } bp_strmap;
 
-/** The entry of a key, NULL: none. Borrowed until the next addition. */
+/** The entry of a key; NULL if none. Borrowed until the next addition. */
 const bp_strmap_entry *bp_strmap_find(const bp_strmap *map, const char *key, size_t bytes);
 
-/** Add `value` to the entry of a key, which is made with 0 where there is none; *index is its
- * number, if not NULL.
+/** Add `value` to the entry of a key, which is created with 0 if missing; *index is its number, if
+ * not NULL.
  *
  * Errors: BP_ERR_SYSTEM.
  */

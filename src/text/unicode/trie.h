@@ -20,7 +20,7 @@ typedef struct bp_trie { /* {0} is an empty one; bp_trie_clear ends it */
     int64_t nodes, capacity;
 } bp_trie;
 
-/** Give a key (not empty) its value; a key that is there gets the new one. */
+/** Give a key (not empty) its value; an existing key gets the new one. */
 void bp_trie_add(bp_trie *trie, const char *key, size_t bytes, uint32_t value);
 void bp_trie_clear(bp_trie *trie);
 
@@ -30,7 +30,7 @@ static inline uint64_t bp_trie_hash(uint64_t key)
     return key ^ key >> 29;
 }
 
-/** The node after `byte`, BP_TRIE_NONE: no key goes on so. Begin at BP_TRIE_ROOT. */
+/** The node after `byte`; BP_TRIE_NONE if no key continues this way. Begin at BP_TRIE_ROOT. */
 static inline uint32_t bp_trie_step(const bp_trie *trie, uint32_t node, uint8_t byte)
 {
     uint64_t key = (uint64_t)node << 8 | byte;
@@ -45,7 +45,7 @@ static inline uint32_t bp_trie_step(const bp_trie *trie, uint32_t node, uint8_t 
     }
 }
 
-/** The value of the key that ends at a node, -1: none does. */
+/** The value of the key that ends at a node; -1 if none does. */
 static inline int64_t bp_trie_value(const bp_trie *trie, uint32_t node)
 {
     return (int64_t)trie->values[node] - 1;
