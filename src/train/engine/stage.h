@@ -80,8 +80,7 @@ typedef struct bp_stage_step {
                              compared */
     float balance_weight; /* weight of a position's balance loss, and its sums by micro-batch */
     double *balance_sums;
-    int64_t
-        *expert_loads; /* [layers][E] the rows that chose each expert are added; NULL: not wanted */
+    int64_t *expert_loads; /* [layers][E] counts of rows by expert are added; may be NULL */
     /* callbacks during the pass, with `context`; may be NULL */
     void (*needs)(void *context, int block);    /* a block is about to run forward */
     void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */

@@ -63,10 +63,9 @@ typedef struct training_examples {
 
 /* What a training starts from. */
 typedef struct training_start {
-    bp_checkpoint
-        *source; /* the run's newest, or model.init; NULL if there is no source, or after loading */
-    bool resumes;      /* source is the run's own checkpoint */
-    bool adds_tensors; /* source may lack tensors, which keep initial values */
+    bp_checkpoint *source; /* the run's newest, or model.init; NULL without one, or once loaded */
+    bool resumes;          /* source is the run's own checkpoint */
+    bool adds_tensors;     /* source may lack tensors, which keep initial values */
     float *constants; /* shape.constants; NULL if there are none, or after initial values are set */
     json_t
         *base; /* of checkpoints with only an adapter: the model's path and digest; NULL: whole */
