@@ -22,8 +22,7 @@ int bp_tree_depth(int64_t count)
 {
     int depth = 1;
 
-    for (; count > 1;
-         count -= count / 2) /* the sum of the left half is kept while the right half runs */
+    for (; count > 1; count -= count / 2) /* the left half's sum is kept for the right one */
         depth++;
     return depth;
 }

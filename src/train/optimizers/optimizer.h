@@ -50,8 +50,7 @@ typedef struct bp_optimizer {
     bp_own_run *runs;          /* [run_count] in memory's order */
     int run_count;
     int *first_run;     /* [groups + 1] the first run of each group */
-    int64_t *gathering; /* [groups] the async job that gathers the others' shards; -1 if there is no
-                           job */
+    int64_t *gathering; /* [groups] the async job that gathers the others' shards; -1 without one */
     int changed; /* the run whose bits had changed before an update or a check; -1 if no run has */
     int changed_part; /* BP_SUM_ */
     /* for rules that need whole parameters: LAMB, Adafactor. Equal on all data ranks */
@@ -68,8 +67,7 @@ typedef struct bp_update {
 
 /** An optimizer: its names, its defaults of some keys, and what it computes. */
 typedef struct bp_optimizer_row {
-    const char *name,
-        *prefix[2]; /* prefix: of moments in checkpoints, "adamw.m/"; NULL without a moment */
+    const char *name, *prefix[2]; /* of moments in checkpoints, "adamw.m/"; or NULL */
     const char *epsilon, *momentum, *clip, *decay, *beta2; /* NULL: the keys' own */
     bool samples; /* the weights that it leaves are samples of a posterior */
     bool squares; /* it needs squares of each micro-batch's gradients: bp_optimizer.squares */

@@ -12,9 +12,8 @@ typedef struct teacher_layers {
     int block[BP_STATE_MATCHES]; /* the teacher's block whose output a layer learns, */
     int from[BP_STATE_MATCHES];  /* the pipeline stage that has it, */
     int to[BP_STATE_MATCHES];    /* and the one that has the layer */
-    int64_t layer[BP_STATE_MATCHES],
-        of[BP_STATE_MATCHES]; /* the layers of the model and of the teacher */
-    int count;                /* 0: no states are learned */
+    int64_t layer[BP_STATE_MATCHES], of[BP_STATE_MATCHES]; /* the model's; the teacher's */
+    int count;                                             /* 0: no states are learned */
 } teacher_layers;
 
 /** Reads the key. Local. Errors: BP_ERR_CONFIG. */
