@@ -39,8 +39,7 @@ typedef struct bp_watch_spec {
 typedef struct bp_watch_heartbeat {
     bp_phase phase;
     int64_t step, steps, progress, collectives, busy_ns, commit_ns;
-    int peers; /* ranks with the same number do the same work; -1 for a rank that does not compute
-                */
+    int peers; /* ranks with the same number do the same work; -1: does not compute */
     int waits; /* nonzero: waits for other ranks */
 } bp_watch_heartbeat;
 
