@@ -40,8 +40,7 @@ typedef struct source {
 
 struct bp_loader {
     bp_loader_spec spec;
-    int64_t
-        length; /* entries of a batch slot: floor(W / B); 0 if windows repeat. Without weights */
+    int64_t length; /* of a batch slot: floor(W / B); 0 if windows repeat. Without weights */
     int64_t source_count;
     source *sources;          /* 1, or with weights one a file */
     bp_mixture mixture;       /* with weights */
