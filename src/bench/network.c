@@ -41,9 +41,9 @@ static void read_rate(const json_t *row, int pairs, double *rate)
         *rate = pairs / seconds;
 }
 
-/* The time of a round beside compute beyond its message, which initially is half of the bytes. If
- * other processes use the cores, waiting ranks are slower than the message, and do not measure
- * it. */
+/* The time of a round beside compute beyond its message, which has half of the bytes in the first
+ * round. If other processes use the cores, waiting ranks are slower than the message, and do not
+ * measure it. */
 static void read_pause(const json_t *rounds, bool across, bp_network_rates *rates)
 {
     double beside = json_number_value(json_object_get(rounds, "beside_seconds")),
