@@ -37,7 +37,7 @@ typedef struct bp_groups_trainings {
 /** Print the plan of a training, and check that a node holds all groups.
  *
  * Collective: over `world`; `one` is that of bp_groups_represent on its root. asked: of one rank
- *             that plans for a job to come.
+ *             that plans a job.
  * Errors:     those of bp_training_memory_check: the same on all ranks. */
 bp_err bp_groups_plan(MPI_Comm world, trainer *one, const bp_groups_trainings *all,
                       const bp_planned_world *asked);

@@ -1,4 +1,4 @@
-/* The parts of a training: what it has besides its steps, each a table of hooks.
+/* The parts of a training: its features beyond the steps, each a table of hooks.
  *
  * The loop knows no part by its name: the job that starts a training hands over a list of them
  * (train/parts/list.h). Hooks are called in the order of that list; where one fails the later ones

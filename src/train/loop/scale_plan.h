@@ -1,4 +1,4 @@
-/* The meshes of a job to come, best first: the time of a step, memory, messages, files. */
+/* The meshes of a planned job, best first: step time, memory, messages, files. */
 #ifndef BP_TRAIN_LOOP_SCALE_PLAN_H
 #define BP_TRAIN_LOOP_SCALE_PLAN_H
 

@@ -102,7 +102,7 @@ typedef struct training_estimate {
 
 /* A checkpoint that is written while training goes on. */
 typedef struct commit_async {
-    bp_async_checkpoint *writes; /* NULL: there is none */
+    bp_async_checkpoint *writes; /* NULL without one */
     int64_t step;
     bool best;
     double stalled_seconds; /* for which its begin delayed the ranks */
