@@ -19,7 +19,7 @@
 #define HEARTBEATS_PER_LIMIT 10
 #define HEARTBEAT_SECONDS    1.0
 #define TAG                  0x6d65
-#define LATER                1.5 /* a rank without answers from rank 0 waits longer than rank 0 by this factor */
+#define LATER                1.5 /* ranks without answers wait longer than rank 0 by this factor */
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
