@@ -1,5 +1,5 @@
-/* What a machine and this build can do, measured: matrix products, memory, corpora, tokenizers,
- * messages, training and scoring. */
+/* Benchmarks of a machine and this build: matrix products, memory, corpora, tokenizers, messages,
+ * training and scoring. */
 #ifndef BP_BENCH_BENCH_H
 #define BP_BENCH_BENCH_H
 
@@ -39,9 +39,8 @@ void bp_bench_check(bp_config *config);
  */
 bp_err bp_bench(MPI_Comm world, bp_config *config);
 
-/** Print what would be measured, and the memory that it takes. Collective over `world`; one rank
- * estimates for any mesh, of the job `asked`. Errors: those of bp_bench before its first
- * measurement.
+/** Print the planned measurements and their memory. Collective over `world`; one rank estimates for
+ * any mesh, of the job `asked`. Errors: those of bp_bench before its first measurement.
  */
 bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 

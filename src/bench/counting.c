@@ -1,5 +1,5 @@
-/* Counting n-grams of made-up tokens on all ranks together, and scoring with the model that comes
- * of it: in a folder of the run, which is removed. */
+/* Counting n-grams of synthetic tokens on all ranks together, and scoring with the resulting model,
+ * in a temporary folder of the run. */
 #include "bench/bench_priv.h"
 
 #include "base/config/json.h"
@@ -18,7 +18,7 @@
 #define RANK_TOKENS ((int64_t)1 << 17) /* counted by each rank in a run, and scored in turns */
 #define DOCUMENT    64
 #define PHRASE      8
-#define PHRASES     50000 /* different ones */
+#define PHRASES     50000 /* distinct phrases */
 #define WINDOWS     16    /* of a batch that is scored */
 #define LENGTH      256
 
@@ -35,7 +35,7 @@ typedef struct counted {
     bp_err err;
 } counted;
 
-/* ---- made-up tokens: phrases by Zipf's law, of words by it, so that n-grams come back ---- */
+/* ---- synthetic tokens: phrases of words, both by Zipf's law, so that n-grams recur ---- */
 
 static int32_t token_at(int64_t place)
 {
@@ -80,7 +80,7 @@ static bp_err find_shape(counted *self)
     return BP_OK;
 }
 
-/* The folder anew, so that no run before is gone on from. */
+/* Makes the folder anew, so that no earlier run is resumed. */
 static bp_err clear_folder(const counted *self)
 {
     bool root = bp_comm_is_root(self->bench->mesh->compute);

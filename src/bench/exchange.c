@@ -15,15 +15,15 @@
 #define TAG_BENCH   601
 #define TAG_RATE    602
 #define RATE_BYTES  8
-#define WINDOW      64 /* small messages that are on their way at once */
+#define WINDOW      64 /* small messages in flight at once */
 
 typedef struct exchange {
     MPI_Comm comm;
     float *x, *scratch;
     int64_t n;     /* floats of a message */
     int64_t batch; /* messages that are timed together */
-    int partner;   /* of a pair; -1: none */
-    bool first;    /* of the pair: it begins */
+    int partner;   /* of a pair; -1 without a partner */
+    bool first;    /* the first of the pair, which sends first */
 } exchange;
 
 static void run_all_sum(void *context)
@@ -59,7 +59,7 @@ static void run_pair(void *context)
     }
 }
 
-/* Small messages to the partner and from it, as many at once as a node's ranks have in a sum. */
+/* Small messages to and from the partner, as many at once as a node's ranks have in a sum. */
 static void run_window(void *context)
 {
     exchange *e = context;
@@ -77,18 +77,17 @@ static void run_window(void *context)
     }
 }
 
-/* What is measured: the work, what goes over one rank's link in it, and how long one message of it
- * takes. */
+/* A measurement: the work, its bytes over one rank's link, and the time of one message. */
 typedef struct kind {
     const char *name;
     void (*run)(void *context);
-    double legs; /* messages one after another in one run */
+    double legs; /* consecutive messages in one run */
 } kind;
 
 static const kind ALL_SUM = {"all_sum", run_all_sum, 1}, SHARDS = {"shards", run_shards, 1},
                   PAIR = {"send", run_pair, 2}, RATE = {"rate", run_window, WINDOW};
 
-/* The slowest rank's seconds of one message, or NaN where none was sent. */
+/* The slowest rank's seconds of one message, or NaN without messages. */
 static json_t *row_json(const bench *self, int64_t bytes, const bp_spread *ranks, double links)
 {
     const bp_spread *slowest = NULL;
@@ -150,7 +149,7 @@ static json_t *measure_sizes(const bench *self, const kind *what, exchange *e, d
     return rows;
 }
 
-/* ---- who sends to whom ---- */
+/* ---- partners ---- */
 
 /* Sizes of messages there and back, and the rate of small ones. */
 static void measure_pairs(const bench *self, exchange *e, MPI_Comm comm, const char *const names[2],

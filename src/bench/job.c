@@ -31,7 +31,8 @@ static bp_err open_mesh(bench *self, MPI_Comm world, const bp_planned_world *pla
     return err;
 }
 
-/* config.ini has every key as resolved; ranks on unlike CPUs take the precision that all have. */
+/* config.ini has every key as resolved; ranks on different CPUs use the precision that all
+ * support. */
 static bp_err resolve_keys(bench *self)
 {
     bp_config *config = self->config;
@@ -75,7 +76,7 @@ static void close_bench(bench *self)
     bp_mesh_free(&self->mesh);
 }
 
-/* What is measured anew is another bench of the same machine: every key may change. */
+/* A repeated measurement is a new bench of the same machine: every key may change. */
 static bp_err open_run(bench *self)
 {
     static const char *const MAY_CHANGE[] = {"run.*",  "bench.*",        "mesh.*",
@@ -114,7 +115,7 @@ static const struct {
              {"messages between ranks", bench_exchange},
              {"models", bench_models}};
 
-/* What a bench makes for a while; here is what a killed one left. On the coordinator. */
+/* Removes temporary files that a killed bench left. On the coordinator. */
 static bp_err sweep(const bench *self)
 {
     static const char *const NAMES[] = {"bench-corpus.h5", "bench-text.txt"};
@@ -176,7 +177,7 @@ static bp_err run(bench *self)
     return err;
 }
 
-/* A finished bench with the same keys: its table once more. *there: is its file? */
+/* Prints the table of a finished bench with the same keys again. *there: its file exists. */
 static void print_again(bench *self, bool *there)
 {
     bool read = false;

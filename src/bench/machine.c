@@ -1,4 +1,4 @@
-/* What this bench runs on: hosts, CPUs, caches, memory, libraries. */
+/* The machine of a bench: hosts, CPUs, caches, memory, libraries. */
 #include "bench/bench_priv.h"
 #include "math/math.h"
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MEMORY_SHARE 0.9 /* of what is free, that ranks may take */
+#define MEMORY_SHARE 0.9 /* of free memory, that ranks may use */
 
 int64_t bench_ranks(const bench *self)
 {
@@ -21,7 +21,7 @@ int64_t bench_ranks(const bench *self)
     return (int64_t)shape->pipeline * shape->data * shape->tensor;
 }
 
-/* Computing ranks of the fullest host, and what each rank may take of the tightest. */
+/* Computing ranks of the fullest host, and memory for each rank on the host with least. */
 void bench_find_memory(bench *self, const bp_planned_world *plan)
 {
     const bp_mesh *mesh = self->mesh;
@@ -40,7 +40,7 @@ void bench_find_memory(bench *self, const bp_planned_world *plan)
     self->rank_bytes = -(double)bp_all_max_int(-(int64_t)each, mesh->world);
 }
 
-/* Each once, in the order of its first rank. */
+/* Each host once, in the order of its first rank. */
 static json_t *hosts_json(const bench *self)
 {
     json_t *hosts = json_array();

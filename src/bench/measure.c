@@ -1,4 +1,4 @@
-/* Repeating, timing, and putting the ranks' figures together. */
+/* Repeating, timing, and combining the ranks' figures. */
 #include "bench/bench_priv.h"
 
 #include "base/config/json.h"
@@ -18,7 +18,7 @@
 #define REPEATS_MOST  2000 /* of which quantiles are taken */
 #define REPEATS_LEAST 3
 #define WARM_MOST     3
-#define TOO_LONG      10.0 /* times bench.seconds that the least repeats may take */
+#define TOO_LONG      10.0 /* most time of the fewest repeats, in bench.seconds */
 
 bp_spread bp_spread_of(double *values, int64_t n)
 {
@@ -61,7 +61,7 @@ static double time_once(const bench_task *task)
     return bp_clock_now() - start;
 }
 
-/* How often work that takes `each` seconds is repeated. */
+/* The number of repeats of work that takes `each` seconds. */
 static int64_t repeats_of(double each, double seconds)
 {
     double fit = seconds / (each > 1e-9 ? each : 1e-9);

@@ -1,6 +1,6 @@
 /* Bandwidth of memory: STREAM's copy and triad on all threads of all ranks at once.
- * Source: McCalpin 1995; bytes counted as there: what is read and written by the program, without
- * what the cache fetches before it is overwritten. */
+ * Source: McCalpin 1995; bytes are counted as in that paper: reads and writes of the program,
+ * without write-allocate traffic. */
 #include "bench/bench_priv.h"
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@ typedef struct stream {
     int64_t n;
 } stream;
 
-/* By the threads that use them: pages are beside the core that touches them first. */
+/* First touched by the threads that use them, so that pages are on those threads' NUMA nodes. */
 static void touch(stream *s)
 {
 #pragma omp parallel for schedule(static)

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#define MICRO_BATCH_TOKENS 1024 /* where mesh.micro_batch does not say */
+#define MICRO_BATCH_TOKENS 1024 /* if mesh.micro_batch is not given */
 #define PIPELINE_BATCHES   4    /* micro-batches for each stage */
 #define DIGEST_EVERY       100  /* as train.digest_every */
 
@@ -47,7 +47,7 @@ static bp_engine_spec engine_spec(const bench *self, const bp_model_shape *shape
     return spec;
 }
 
-/* Words of a made-up text: few come often, as in a real one. */
+/* Words of a synthetic text: few are frequent, as in real text. */
 static void fill_tokens(int32_t *tokens, int64_t n, int64_t vocab_size, int64_t stream)
 {
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_BENCH, 0, 0, stream);
@@ -142,7 +142,7 @@ static bp_err score(const bench *self, const bp_model_shape *shape, bp_spread *s
 
 /* ---- a model ---- */
 
-/* What the first computing rank measured, as a figure of the whole mesh. */
+/* The first computing rank's measurement, as a figure of the whole mesh. */
 static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t tokens,
                             double flops)
 {
@@ -195,7 +195,7 @@ void bench_check_fit(const bench *self, const bp_engine_spec *spec, const bp_mod
                        bytes / 1073741824, self->rank_bytes / 1073741824);
 }
 
-/* The plan of the stage that takes most. Local. */
+/* The plan of the stage that needs most memory. Local. */
 static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                          double *bytes)
 {

@@ -1,4 +1,4 @@
-/* The models that a bench trains and scores, the products of their steps, made-up tokens. */
+/* The models that a bench trains and scores, the products of their steps, synthetic tokens. */
 #include "bench/models.h"
 
 #include <math.h>

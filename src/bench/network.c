@@ -1,5 +1,4 @@
-/* What a bench found, as a plan of a larger job reads it: RUN/network.ini. Called by job.c and
- * model.c. */
+/* A bench's results for plans of larger jobs: RUN/network.ini. Called by job.c and model.c. */
 #include "bench/bench_priv.h"
 
 #include "base/buffer.h"
@@ -16,7 +15,8 @@
 #define FLOPS_MOST  1e17
 #define HALVINGS    60
 
-/* The first and the last row of messages between pairs: the shortest message takes the latency. */
+/* The first and the last row of messages between pairs: the time of the shortest message is the
+ * latency. */
 static void read_pairs(const json_t *rows, double *latency, double *bandwidth)
 {
     const json_t *first = json_array_get(rows, 0),
@@ -32,7 +32,7 @@ static void read_pairs(const json_t *rows, double *latency, double *bandwidth)
     *bandwidth = bytes / (seconds - shortest);
 }
 
-/* A message of a pair takes so long while all of a node's pairs send. */
+/* The time of a pair's message while all pairs of a node send. */
 static void read_rate(const json_t *row, int pairs, double *rate)
 {
     double seconds = json_number_value(json_object_get(json_object_get(row, "seconds"), "median"));
@@ -41,8 +41,9 @@ static void read_rate(const json_t *row, int pairs, double *rate)
         *rate = pairs / seconds;
 }
 
-/* What a round takes beside compute beyond its message: half of the bytes at first. Where other
- * processes take the cores, a rank that waits is slower than the message, and no measure of it. */
+/* The time of a round beside compute beyond its message, which has half of the bytes in the first
+ * round. If other processes use the cores, waiting ranks are slower than the message, and do not
+ * measure it. */
 static void read_pause(const json_t *rounds, bool across, bp_network_rates *rates)
 {
     double beside = json_number_value(json_object_get(rounds, "beside_seconds")),
@@ -87,7 +88,7 @@ static double step_seconds(const bench *self, const bp_step_program *program, do
     return time.step;
 }
 
-/* The rate at which the plan's model of a step takes as long as this one did. */
+/* The rate at which the plan's step takes as long as the measured one. */
 void bench_fit_flops(bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                      double seconds)
 {

@@ -1,4 +1,4 @@
-/* The keys of bench.*, and what is wrong in them before any file is read. */
+/* The keys of bench.*, and their faults that are found before any file is read. */
 #include "bench/bench.h"
 
 #include "bench/models.h"

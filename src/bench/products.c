@@ -1,4 +1,4 @@
-/* Matrix products: what the cores can do at most, and what a step's products reach of it. */
+/* Matrix products: the cores' peak FLOP/s, and the share of it that a step's products reach. */
 #include "bench/bench_priv.h"
 
 #include "base/config/json.h"
@@ -17,7 +17,7 @@ static const char *name_of(bp_precision precision)
     return precision == BP_BF16 ? "bf16" : "f32";
 }
 
-/* ---- ceilings ---- */
+/* ---- peak FLOP/s ---- */
 
 typedef struct peak {
     double (*measure)(bp_precision precision, double seconds);
@@ -37,8 +37,8 @@ static bp_spread peak_meter(void *context, double seconds)
     return spread.median > 0 ? spread : (bp_spread){0};
 }
 
-/* What the cores reach in registers, and in one large product. A process that has just begun, and
- * bound its threads, has not always all of its cores in the first tenth of a second. */
+/* FLOP/s in registers, and in one large product. A process that has just started and bound its
+ * threads may not have all of its cores in the first tenth of a second. */
 static void measure_peaks(bench *self, bp_precision precision, json_t *peak_flops, json_t *gemm)
 {
     peak registers = {bp_math_peak, precision}, product = {bp_math_gemm_peak, precision};
@@ -47,7 +47,7 @@ static void measure_peaks(bench *self, bp_precision precision, json_t *peak_flop
 
     (void)bp_math_peak(precision, SETTLE_SECONDS);
     bench_put(peak_flops, name, bench_everywhere(self, peak_meter, &registers, "FLOP/s", &total));
-    self->peak_flops[precision] = total.high; /* a ceiling: what lowers it is noise */
+    self->peak_flops[precision] = total.high; /* a peak: noise only lowers it */
     bench_put(gemm, name, bench_everywhere(self, peak_meter, &product, "FLOP/s", NULL));
 }
 
@@ -215,7 +215,7 @@ static bp_err step_products(bench *self, bp_precision precision, const bp_model_
     return BP_OK;
 }
 
-/* The largest of the models named, whose products fit: the head's takes its matrix, a copy, the
+/* The largest named model whose products fit: the head's product needs its matrix, a copy, the
  * gradient's layout and the logits. */
 static const bp_bench_model *model_of(const bench *self)
 {

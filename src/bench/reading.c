@@ -1,5 +1,5 @@
-/* Reading a corpus: one of made-up tokens is written into the run folder, read in order by all
- * ranks at once, and removed. */
+/* Reading a corpus: writes synthetic tokens into the run folder, which all ranks read in order at
+ * once, and removes them. */
 #include "bench/bench_priv.h"
 
 #include "base/config/json.h"
@@ -68,7 +68,7 @@ typedef struct reading {
     bp_err err;
 } reading;
 
-/* From the start again when the end is reached. */
+/* Starts again at the end of the corpus. */
 static void read_on(void *context)
 {
     reading *r = context;
@@ -81,7 +81,7 @@ static void read_on(void *context)
     }
 }
 
-/* A file that the others do not see is reported; the job goes on. */
+/* A file that other ranks do not see is reported, and is not an error. */
 static bp_err measure(bench *self, const char *path, json_t *into)
 {
     reading r = {0};
@@ -127,7 +127,7 @@ bp_err bench_reading(bench *self)
     if (err == BP_OK)
         err = measure(self, path, object);
     if (mesh->coordinates)
-        (void)unlink(path); /* what is left goes when the next one starts */
+        (void)unlink(path); /* the next start removes what is left */
     bp_free(path);
     return err;
 }

@@ -1,5 +1,5 @@
-/* What the rounds of a sum oversleep beside compute: each rank computes without a pause while its
- * progress thread (mesh/async.h) sums small groups one after another. Called by exchange.c. */
+/* The time that rounds of a sum oversleep beside compute: each rank computes without pause while
+ * its progress thread (mesh/async.h) sums small groups one after another. Called by exchange.c. */
 #include "bench/bench_priv.h"
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 #define UNIT  4096
 #define UNITS 4
 #define SHARE 2     /* both measurements together take bench.seconds */
-#define STEPS 40000 /* of arithmetic between two looks: a tenth of a millisecond */
+#define STEPS 40000 /* of arithmetic between two polls: a tenth of a millisecond */
 
 typedef struct sums {
     bp_async *async;
@@ -22,7 +22,7 @@ typedef struct sums {
 
 static volatile double sink;
 
-/* On all cores that a training computes on. */
+/* Computes on all cores of a training. */
 static void compute_a_little(void)
 {
     double all = 0;

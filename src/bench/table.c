@@ -25,7 +25,7 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "?";
 }
 
-/* "205 GFLOP/s"; "" where there is nothing. */
+/* "205 GFLOP/s"; "" without a value. */
 static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
 {
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P"};
@@ -43,7 +43,7 @@ static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
                    value, PREFIXES[k], unit);
 }
 
-/* Half of the range of eight in ten repeats, relative to the median. */
+/* Half of the range of the middle 80 % of repeats, relative to the median. */
 static void write_spread(char out[CELL_BYTES], const json_t *figure)
 {
     double half = (number(figure, "high") - number(figure, "low")) / 2;
@@ -98,7 +98,7 @@ static void print_rounds(const char *name, const json_t *rounds)
            (int)number(rounds, "sums"), number(rounds, "bytes") / 1024);
 }
 
-/* What is below `name`: figures are printed, all else is looked through. */
+/* Prints the figures below `name`, recursively. */
 static void print_all(const char *name, const json_t *value)
 {
     char below[NAME_BYTES];

@@ -1,5 +1,5 @@
-/* Tokenizing: text into tokens, one thread a rank, with tokenizer.path or a BPE that is trained on
- * made-up text. */
+/* Tokenizing: text into tokens, one thread a rank, with tokenizer.path or a BPE trained on
+ * synthetic text. */
 #include "bench/bench_priv.h"
 
 #include "base/config/json.h"
@@ -13,15 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORDS       20000 /* different ones */
+#define WORDS       20000 /* distinct words */
 #define TEXT_BYTES  ((int64_t)1 << 20)
 #define BPE_SIZE    4000
 #define LETTERS     12 /* of the longest word */
 #define PIECE_BYTES 4096
 
-/* ---- made-up text: letters by words by Zipf's law, the same everywhere ---- */
+/* ---- synthetic text: words by Zipf's law, the same everywhere ---- */
 
-/* Word `number`, and what follows it. */
+/* Adds word `number`, and the separator after it. */
 static size_t put_word(char *out, int64_t number, uint64_t place)
 {
     static const char LETTER[] = "etaoinshrdlcumwfgypbvkjxqz";
@@ -52,7 +52,7 @@ static char *make_text(int64_t bytes)
 
 /* ---- the tokenizer ---- */
 
-/* On the coordinator: the file's, or one trained on text that is in the run folder meanwhile. */
+/* On the coordinator: the file's, or one trained on text in a temporary file of the run folder. */
 static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer **out)
 {
     static const bp_trainer_options OPTIONS = {
@@ -83,7 +83,7 @@ bp_err bench_check_tokenizer(const bench *self)
     return err;
 }
 
-/* The coordinator's tokenizer, on all ranks. */
+/* Broadcasts the coordinator's tokenizer to all ranks. */
 static bp_err share_tokenizer(const bench *self, const char *text, bp_tokenizer **out)
 {
     const bp_mesh *mesh = self->mesh;

@@ -16,10 +16,10 @@ typedef struct member {
 
 struct bp_bucket {
     bp_bucket_spec spec;
-    int64_t first, steps; /* steps of the pool that is here: [first, first + steps), from 0; 0: none
-                           */
-    member *members;      /* [batches * batch], sorted */
-    int64_t *at; /* [batches * batch]: where the tokens of a place begin; -1: other ranks' */
+    int64_t first,
+        steps; /* steps of the current pool: [first, first + steps), from 0; steps 0: no pool */
+    member *members; /* [batches * batch], sorted */
+    int64_t *at;     /* [batches * batch]: where the tokens of a place begin; -1 for other ranks' */
     int32_t *tokens;
     int64_t capacity;
 };
@@ -62,9 +62,9 @@ static int by_length(const void *a, const void *b)
                                   : (x->place > y->place) - (x->place < y->place);
 }
 
-/* Place i of the pool in the epoch's list. A batch slot reads its stretch of it, so that a batch
- * has documents of the whole corpus, however that is sorted: places go slot by slot, and few
- * shuffle buffers are read at a time. */
+/* Place i of the pool in the epoch's list. A batch slot reads its own part of the list, so that a
+ * batch has documents of the whole corpus, even if the corpus is sorted. Places go slot by slot, so
+ * few shuffle buffers are read at a time. */
 static int64_t entry_at(const bp_bucket *bucket, int64_t i)
 {
     const bp_bucket_spec *spec = &bucket->spec;
@@ -102,7 +102,7 @@ static const member *batch_of(const bp_bucket *bucket, int64_t epoch, int64_t s)
 
 /* ---- its tokens ---- */
 
-/* at[place] of what this rank takes: how many tokens in all. */
+/* Sets at[place] for this rank's documents; returns their total of tokens. */
 static int64_t lay_out(bp_bucket *bucket, int64_t epoch, int64_t count)
 {
     const bp_bucket_spec *spec = &bucket->spec;

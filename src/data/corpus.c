@@ -74,7 +74,7 @@ struct bp_corpus {
     char hash[BP_SHA256_HEX];
 };
 
-/* What is done with each file of a list in turn. */
+/* Called for each file of a list in turn. */
 typedef bp_err (*take_file)(void *context, const char *path);
 
 static bp_err push_file(void *context, const char *path)
@@ -231,7 +231,7 @@ static bp_err read_first(void *context, const char *path)
         return BP_OK;
     self->is_done = true;
     err = bp_user_block_read(&block, path);
-    if (err != BP_OK || block.kind[0] == '\0') /* foreign: who opens it says so */
+    if (err != BP_OK || block.kind[0] == '\0') /* foreign: reported when it is opened */
         return err;
     err = bp_corpus_file_open(&file, path);
     if (err == BP_OK)

@@ -1,4 +1,5 @@
-/* A corpus as jobs see it: one file, a list with commas, or a glob; documents one after another.
+/* A corpus as jobs see it: one file, a comma-separated list, or a glob; documents one after
+ * another.
  * Local: no MPI. A corpus, and what is made of it, belongs to one thread at a time. */
 #ifndef BP_DATA_CORPUS_H
 #define BP_DATA_CORPUS_H
@@ -28,7 +29,8 @@ static inline const bp_corpus_keys *bp_corpus_keys_of(const bp_config *config)
 
 typedef struct bp_corpus bp_corpus;
 
-/** Open all files of `list`: paths and globs (sorted) parted by commas; blanks around them are cut.
+/** Open all files of `list`: paths and globs (sorted) separated by commas; surrounding blanks are
+ * removed.
  *
  * The files must share vocab_size, eod_id and tokenizer. A name that exists is a file even if it
  * looks like a glob.
@@ -40,8 +42,8 @@ typedef struct bp_corpus bp_corpus;
 bp_err bp_corpus_open(bp_corpus **out, const char *list);
 void bp_corpus_close(bp_corpus **corpus);
 
-/** vocab_size of the first file of `list`, where that can be had without reading all of it: 0 for a
- * file that another program wrote, which is not opened before it was inspected whole.
+/** vocab_size of the first file of `list`, without reading the whole file: 0 for a file of another
+ * program, which may be opened only after a full inspection.
  *
  * Errors:     those of bp_corpus_open for that file, and of `list`.
  */
@@ -51,21 +53,22 @@ bp_err bp_corpus_read_vocab_size(const char *list, int64_t *vocab_size);
 
 /** corpus.weights: decimal numbers of 0 or more, at least one above it.
  *
- * Shapes:     (*weights)[*count]; as many as corpus.train has files, which is not looked at here.
+ * Shapes:     (*weights)[*count]; *count must be the number of files of corpus.train, which is not
+ *             checked here.
  * Owns:       *weights is the caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_CONFIG; BP_ERR_SYSTEM memory.
  */
 bp_err bp_corpus_weights(double **weights, int64_t *count, const char *list);
-/** The list that means the same, each number as short as it can be. Free with bp_free(); NULL: no
+/** The equivalent list with the shortest form of each number. Free with bp_free(); NULL: no
  * memory. */
 char *bp_corpus_weights_text(const double *weights, int64_t count);
 
 int64_t bp_corpus_files(const bp_corpus *corpus);
-/** File k, in the order given; lent. */
+/** File k, in the order given. Borrowed. */
 bp_corpus_file *bp_corpus_file_at(const bp_corpus *corpus, int64_t k);
 int64_t bp_corpus_vocab_size(const bp_corpus *corpus);
-int64_t bp_corpus_eod(const bp_corpus *corpus); /* -1: none */
-/** Special tokens by their roles [BP_ROLES], -1: none. Borrowed. */
+int64_t bp_corpus_eod(const bp_corpus *corpus); /* -1 without one */
+/** Special tokens by their roles [BP_ROLES], -1 if absent. Borrowed. */
 const int64_t *bp_corpus_roles(const bp_corpus *corpus);
 const char *bp_corpus_tokenizer_hash(const bp_corpus *corpus); /* "": unknown */
 /** SHA-256 over the files' content hashes: compared at resume instead of paths. Borrowed. */

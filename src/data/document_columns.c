@@ -67,7 +67,7 @@ static bp_err fail_column(bp_corpus_file *file, bool is_label, const char *name)
     return err;
 }
 
-/* label->name NULL: there is none of this name. */
+/* label->name is NULL if there is no such label. */
 static bp_err look_for_label(bp_corpus_file *file, const char *name, bp_corpus_label *label)
 {
     bp_err err = BP_OK;
@@ -111,7 +111,7 @@ static bp_err find_tags(bp_corpus_file *file, bp_corpus_label *tags)
                    bp_corpus_file_path(file));
 }
 
-/* The first file with a column that may be meant; NULL: none has one. */
+/* The first file with a matching column, or NULL. */
 static bp_corpus_file *find_columns(const bp_corpus *corpus, bool numbers)
 {
     for (int64_t k = 0; k < bp_corpus_files(corpus); k++) {
@@ -194,7 +194,7 @@ static void take_names(const json_t *known, char ***names, int64_t *count)
     qsort(*names, (size_t)*count, sizeof **names, by_bytes);
 }
 
-/* label NULL: tags. */
+/* Values of a label; label NULL: of tags. */
 static bp_err find_names(const bp_corpus *corpus, const char *label, char ***names, int64_t *count)
 {
     json_t *known = json_object();
@@ -293,7 +293,7 @@ bp_err bp_corpus_has_pairs(bool *pairs, const bp_corpus *corpus)
 
 /* ---- the columns of a file ---- */
 
-/* What codes stand for; -1: no name that was asked for. */
+/* Maps codes to names; -1 for names that are not listed. */
 static int32_t *number_codes(const bp_corpus_label *column, const char *const *names, int64_t count)
 {
     int32_t *of = bp_alloc("data.classes", column->value_count, sizeof *of);
@@ -312,7 +312,7 @@ static int32_t *number_codes(const bp_corpus_label *column, const char *const *n
 
 #define NAMES_SHOWN 10 /* of those that training knew */
 
-/* Document d has what is not one of names[count]; d < 0: it is a tag of no document's words. */
+/* Error: document d has a value that is not in names[count]; d < 0: a tag that no word has. */
 static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
                            const bp_document_columns *asked)
 {
@@ -350,13 +350,13 @@ static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
     return err;
 }
 
-/* May the file lack the column that is asked for? One that has others is another corpus. */
+/* May the file lack the requested column? Not if it has other columns. */
 static bool may_lack(const bp_corpus_file *file, bool numbers, const bp_document_columns *asked)
 {
     return asked->may_lack_label || (asked->unlabelled && !has_columns(file, numbers));
 }
 
-/* Does it stand for no label, where there may be none? */
+/* Is it the empty label, where labels may be missing? */
 static bool is_none(const char *text, const bp_document_columns *asked)
 {
     return asked->unlabelled && text[0] == '\0';
@@ -379,7 +379,7 @@ static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
     return BP_OK;
 }
 
-/* The first document with a word of this tag; -1: none has one. */
+/* The first document with a word of this tag, or -1. */
 static int64_t first_of_tag(const bp_file_columns *columns, const bp_corpus_file *file,
                             uint32_t code)
 {

@@ -1,4 +1,4 @@
-/* Documents, or runs of sentences, of a stream: where they are, and what is known of them. */
+/* Documents, or runs of sentences, of a stream: their positions and columns. */
 #include "data/document_table.h"
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@ typedef struct described {
     bp_document document;
     int64_t *starts; /* [most_segments + 1] */
     int32_t *tokens; /* [BP_DOCUMENT_MOST] of bp_document_table_read; NULL until then */
-    int32_t *tags;   /* [BP_DOCUMENT_MOST]; NULL: none */
+    int32_t *tags;   /* [BP_DOCUMENT_MOST]; NULL without tags */
 } described;
 
 struct bp_document_table {
@@ -124,7 +124,8 @@ static bp_err add_document(bp_document_table *table, int64_t k, int64_t d, int64
     return err;
 }
 
-/* Of files [first, end), which are one stream, or a part of it: pass after pass of a bag. */
+/* Adds entries of files [first, end), which are a stream or a part of it; of a bag, pass after
+ * pass. */
 static bp_err add_files(bp_document_table *table, int64_t first, int64_t end, int64_t *at)
 {
     int64_t passes = 1;

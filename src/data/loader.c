@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Decoded blocks of a source: those that batch slots hold, and some that they have left. */
+/* Decoded blocks of a source: blocks held by batch slots, and some released ones. */
 typedef struct block_cache {
     int64_t capacity;     /* entries */
     int64_t entry_tokens; /* of an entry: windows of a block and the target of the last, or its
@@ -22,12 +22,11 @@ typedef struct block_cache {
     int64_t *block_of;    /* [capacity], -1: empty */
     int32_t *entry_of;    /* [blocks], -1: not decoded */
     int32_t *holders;     /* [blocks]: batch slots in whose buffer a block is */
-    int64_t hand;         /* where the search for an entry to give away goes on */
+    int64_t hand;         /* where the search for an entry to replace continues */
     int64_t reads;
 } block_cache;
 
-/* Windows (or documents) that have an order of their own: the stream's, or with weights a file's.
- */
+/* Windows (or documents) with one order: those of the stream, or with weights of a file. */
 typedef struct source {
     int64_t windows; /* W; 0: its weight is 0 */
     int64_t first;   /* token of the stream that the first window begins with; the first document,
@@ -35,27 +34,27 @@ typedef struct source {
     bp_order order;
     block_cache cache;
     bp_order_buffer
-        *buffers; /* those that are read from: of each batch slot, or with weights one for all,
-                 since they go through an epoch side by side; only the helper's */
+        *buffers; /* current buffers: one for each batch slot, or with weights one for all, since
+                     slots go through an epoch side by side. Used only by the helper */
 } source;
 
 struct bp_loader {
     bp_loader_spec spec;
-    int64_t length; /* of a batch slot: floor(W / B); 0 where windows repeat. Without weights */
+    int64_t length; /* of a batch slot: floor(W / B); 0 if windows repeat. Without weights */
     int64_t source_count;
     source *sources;          /* 1, or with weights one a file */
     bp_mixture mixture;       /* with weights */
     bp_document_table *table; /* of documents; NULL: of windows */
-    bp_bucket *bucket;        /* NULL: documents come as the order has them */
+    bp_bucket *bucket;        /* NULL: documents come in the order's order */
     char *ring;               /* [BP_LOADER_DEPTH] batches; step s is at s mod BP_LOADER_DEPTH */
     size_t batch_bytes;
 
     pthread_t helper;
     bool running;
-    pthread_mutex_t mutex; /* guards all below */
+    pthread_mutex_t mutex; /* guards all members below */
     pthread_cond_t changed;
     bool quit;
-    int64_t wanted; /* the step that is read next, 0: none yet; steps [wanted, made) are ready */
+    int64_t wanted; /* the step that is read next, 0 at first; steps [wanted, made) are ready */
     int64_t made;
     int64_t seeks; /* counts jumps, so that work begun before one is dropped */
     int64_t reads; /* blocks decoded */
@@ -70,7 +69,7 @@ static bool is_weighted(const bp_loader *loader)
 
 /* ---- blocks ---- */
 
-/* Block `block` is in the stream from *first on; how many tokens it has. */
+/* Returns the number of tokens of block `block`, which begins at *first of the stream. */
 static int64_t block_tokens(const bp_loader *loader, const source *from, int64_t block,
                             int64_t *first)
 {
@@ -130,8 +129,8 @@ static bp_err cache_init(const bp_loader *loader, source *from, int64_t holders)
     return BP_OK;
 }
 
-/* An empty entry, or that of a block which no batch slot holds. There is one: the buffers of all
- * batch slots together have no more blocks than the cache has entries. */
+/* An empty entry, or one whose block no batch slot holds. It exists: the buffers of all batch slots
+ * together have no more blocks than the cache has entries. */
 static int64_t free_entry(block_cache *cache)
 {
     for (int64_t tries = 0; tries < cache->capacity; tries++) {
@@ -179,7 +178,7 @@ static bp_err find_window(const bp_loader *loader, source *from, int64_t block, 
     return BP_OK;
 }
 
-/* A batch slot enters (1) or leaves (-1) a buffer: its blocks stay, or may go. */
+/* A batch slot enters (1) or leaves (-1) a buffer: its blocks are held or released. */
 static void hold_blocks(block_cache *cache, const bp_order_buffer *buffer, int32_t by)
 {
     for (int i = 0; i < buffer->blocks; i++)
@@ -227,8 +226,8 @@ static char *ring_at(const bp_loader *loader, int64_t step)
     return loader->ring + (size_t)(step % BP_LOADER_DEPTH) * loader->batch_bytes;
 }
 
-/* A run of another document: of the shuffle buffer, which is decoded; where one document fills it,
- * of the whole source. NULL: there is no other document, or few tokens are of others. */
+/* A run of another document: from the decoded shuffle buffer, or if one document fills it, from the
+ * whole source. NULL if there is no other document, or if others have few tokens. */
 static bp_err find_other(bp_loader *loader, source *from, const bp_order_buffer *buffer,
                          int64_t window, int64_t step, int64_t slot, const bp_document **out)
 {
@@ -256,7 +255,7 @@ static bp_err find_other(bp_loader *loader, source *from, const bp_order_buffer 
     return entry >= 0 ? bp_document_table_read(loader->table, entry, NULL, out) : BP_OK;
 }
 
-/* For the bucket: of the one source, whose entries are read in their order. */
+/* For the bucket: from the one source, whose entries are read in order. */
 static bp_err find_in_list(void *context, int64_t epoch, int64_t entry, const int32_t **tokens)
 {
     bp_loader *loader = context;

@@ -5,8 +5,8 @@
 #include "mixture_priv.h"
 #include "order_priv.h"
 
-/* Bytes of one over a stream of this many tokens, about; up to `more` of them are beyond a block.
- */
+/* Estimated bytes of a source over a stream of this many tokens; `more`: the most tokens beyond a
+ * block. */
 static size_t cache_bytes(int64_t tokens, int64_t holders, int64_t more)
 {
     int64_t blocks = tokens / BP_SHUFFLE_BLOCK_TOKENS + 1, wanted = holders * BP_BUFFER_BLOCKS;
@@ -24,7 +24,7 @@ size_t bp_loader_bytes(const bp_loader_size *size)
     size_t ring = BP_LOADER_DEPTH * bp_batch_bytes(&size->maker->form, size->slots);
     size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
 
-    if (files > 1) /* files of equal size take most */
+    if (files > 1) /* files of equal size take the most memory */
         of_file = size->tokens / files + 1;
     more = size->maker->feed == BP_FEED_WINDOWS ? size->maker->window - 1 : BP_DOCUMENT_MOST;
     if (size->bucket > 0 && size->documents > 0) {

@@ -106,7 +106,7 @@ static void share_out(bp_mixture *mixture, const double *weights)
         mixture->count[best]++;
         remainder[best] -= 1;
     }
-    for (; given > BP_MIXTURE_CYCLE; given--) { /* tiny weights had more than their share */
+    for (; given > BP_MIXTURE_CYCLE; given--) { /* tiny weights got more than their share */
         int64_t most = 0;
 
         for (int64_t k = 1; k < corpora; k++)
@@ -117,9 +117,9 @@ static void share_out(bp_mixture *mixture, const double *weights)
     bp_free(remainder);
 }
 
-/* What a corpus lacks of its share after entry n, times the cycle: (n+1) count - cycle taken. The
- * sum over all corpora is one cycle, so that one lacks something, and none ever has an entry too
- * many: at the end of the cycle each has its count. */
+/* A corpus's deficit after entry n, times the cycle: (n+1) count - cycle taken. The deficits of all
+ * corpora sum to one cycle, so one is positive, and no corpus gets an entry too many: at the end of
+ * the cycle each has its count. */
 static void interleave(bp_mixture *mixture, int64_t *taken)
 {
     for (int64_t n = 0; n < BP_MIXTURE_CYCLE; n++) {

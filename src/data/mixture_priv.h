@@ -1,4 +1,4 @@
-/* Which corpus each entry of the training data is of, where corpora have weights. */
+/* The corpus of each entry of the training data, if corpora have weights. */
 #ifndef BP_DATA_MIXTURE_PRIV_H
 #define BP_DATA_MIXTURE_PRIV_H
 
@@ -17,10 +17,10 @@ typedef struct bp_mixture {
 } bp_mixture;
 
 /** Shares of the cycle by the largest remainders, at least 1 for a weight above 0; then each entry
- * is of the corpus that lags behind its share the most, the first of several.
+ * goes to the corpus that is farthest below its share, the first of several.
  *
  * Shapes:     weights[corpora], not negative, at least one and at most BP_MIXTURE_CYCLE above 0.
- * Errors:     BP_ERR_SYSTEM memory. Clear with bp_mixture_clear, after an error too.
+ * Errors:     BP_ERR_SYSTEM memory. Clear with bp_mixture_clear, also after an error.
  */
 void bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora);
 void bp_mixture_clear(bp_mixture *mixture);

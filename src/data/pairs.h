@@ -5,24 +5,24 @@
 
 #include "io/corpus/corpus_file.h"
 
-/** What a model asks of pairs. */
+/** What a model requires of pairs. */
 typedef struct bp_pairs_rule {
-    int64_t context; /* the most tokens of a text, its end with it */
-    bool ends;       /* an end-of-document token is after each text */
-    int64_t
-        between; /* both texts are in one stream, with this many tokens between them; -1: apart */
+    int64_t context; /* the most tokens of a text, including its end */
+    bool ends;       /* an end-of-document token follows each text */
+    int64_t between; /* both texts are in one stream, with this many tokens between them; -1:
+                        separate streams */
 } bp_pairs_rule;
 
-/** Pairs; those of them that have a text which, with its end, is longer than the context; and the
- * tokens of their targets (ends included) that fit into the context. */
+/** The number of pairs; of pairs with a text that, with its end, is longer than the context; and of
+ * target tokens (ends included) that fit into the context. */
 typedef struct bp_pair_counts {
     int64_t pairs, longer, targets;
 } bp_pair_counts;
 
 /** Add a file's pairs to *counts.
  *
- * Errors: BP_ERR_CONFIG a document that is not a pair; BP_ERR_FORMAT a text without a token where
- * nothing ends texts; those of reading the file.
+ * Errors: BP_ERR_CONFIG a document that is not a pair; BP_ERR_FORMAT an empty text, if texts have
+ * no end token; those of reading the file.
  */
 bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_counts *counts);
 

@@ -18,7 +18,7 @@ struct bp_stream {
     const int64_t **doc_start; /* [files], each of its file's documents + 1 */
     int64_t *first_document;   /* [files + 1]: over all files */
     int64_t *first_token;      /* [files + 1]: where a file begins in the stream, without a bag */
-    /* of a bag, which has groups: all files, or with weights each file by itself */
+    /* of a bag, which has groups: all files together, or with weights each file */
     uint32_t *drawn;      /* [documents] */
     int64_t groups;       /* 1, or files */
     int64_t *first_place; /* [groups + 1]: a group's places are its blocks of all passes */

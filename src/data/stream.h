@@ -1,4 +1,4 @@
-/* The stream that training reads its windows from: all documents of a corpus, or a bag of them
+/* The stream from which training reads its windows: all documents of a corpus, or a bag of them
  * (src/data/README.md). Local: no MPI. */
 #ifndef BP_DATA_STREAM_H
 #define BP_DATA_STREAM_H
@@ -15,20 +15,20 @@ typedef struct bp_stream_spec {
     bool bag;          /* documents drawn with replacement, n from n, keyed by (seed, member) */
     uint64_t seed;
     int64_t member;
-    const double *weights; /* [files], borrowed for the call: each file is a stream by itself; NULL:
-                              all together are one */
+    const double *weights; /* [files], borrowed for the call: each file is a separate stream; NULL:
+                              all files are one stream */
 } bp_stream_spec;
 
-/** How a bag's documents are ordered in its stream. 1: each document as often as drawn, its copies
- * next to each other; 2: in passes, as bp_stream_new says. */
+/** Version of the order of a bag's documents. 1: copies of a document are adjacent; 2: in passes
+ * (bp_stream_new). */
 #define BP_BAG_VERSION 2
 
 /** Pass r of a bag (r = 1, 2, ...) holds, in corpus order, the documents drawn at least r times;
  * one pass follows the other. So the copies of a document are far apart.
  *
  * Owns:       *out is the caller's, bp_stream_free(); NULL after an error.
- * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents; BP_ERR_SYSTEM memory; what reading
- *             doc_start gives.
+ * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents; BP_ERR_SYSTEM memory; those of reading
+ *             doc_start.
  */
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec);
 void bp_stream_free(bp_stream **stream);
@@ -36,13 +36,13 @@ int64_t bp_stream_tokens(const bp_stream *stream);
 int64_t bp_stream_files(const bp_stream *stream);
 /** With weights, file k is tokens [*first, *first + *tokens) of the stream. */
 void bp_stream_file(const bp_stream *stream, int64_t k, int64_t *first, int64_t *tokens);
-/** The weights, [files]; NULL: none. Borrowed. */
+/** The weights, [files]; NULL without weights. Borrowed. */
 const double *bp_stream_weights(const bp_stream *stream);
 /** Is there a window in the stream; with weights, in each file whose weight is above 0? Errors:
  * BP_ERR_FORMAT fewer than `context` + 1 tokens, with the file. */
 bp_err bp_stream_check(const bp_stream *stream, int64_t context);
-/** Windows of `context` tokens that the corpus has without a bag: an epoch of all bags. With
- * weights those of each file by itself, if its weight is above 0. */
+/** Windows of `context` tokens of the corpus without a bag, which is an epoch of every bag. With
+ * weights, those of each file with a weight above 0. */
 int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context);
 /** Documents of file k, without a bag. */
 int64_t bp_stream_documents(const bp_stream *stream, int64_t k);

@@ -1,5 +1,5 @@
-/* What a job takes on each rank, from manifests only: compared with the node before anything is
- * loaded, and printed by --plan. The work says what a rank at a place takes
+/* The memory of a job on each rank, from manifests only: compared with the node before anything is
+ * loaded, and printed by --plan. The work defines the memory of a rank at a place
  * (bp_work_memory.rank). */
 #include "job/memory.h"
 
@@ -62,7 +62,7 @@ static int64_t most_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Members of one shape follow each other. */
+/* Consecutive members have one shape. */
 static bool is_like_last(const bp_work_models *self, int64_t k)
 {
     return k > 0 && json_equal(json_object_get(self->states[k], "model"),
@@ -166,7 +166,7 @@ static bp_err check_node(const bp_node_memory *node, estimate *self, const bp_me
     return err;
 }
 
-/* One rank that holds all of a job to come lacks memory for it. */
+/* Fails because one rank lacks memory for all of a planned job. */
 static bool lacks_alone(const estimate *self)
 {
     static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};

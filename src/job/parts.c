@@ -37,7 +37,7 @@ struct bp_part_writer {
 
 static void block_text(char block[BLOCK_BYTES + 1], const char *key)
 {
-    /* "score" for every job: so it was when runs began that are to go on */
+    /* "score" for every job, as in existing runs that must resume */
     int used = snprintf(block, BLOCK_BYTES + 1, "bagpipe score part 2\nwork %s\n", key);
 
     BP_ASSERT(used > 0 && used < BLOCK_BYTES);
@@ -125,8 +125,7 @@ static void close_file(bp_parts *parts, int64_t file)
     parts->fds[file] = -1;
 }
 
-/* Units that follow each other lie in the files of several leads: those that were read last stay
- * open. */
+/* Consecutive units are in the files of several leads: recently read files stay open. */
 static bp_err open_file(bp_parts *parts, int64_t file)
 {
     bp_err err = BP_OK;
@@ -149,8 +148,8 @@ static bp_err open_file(bp_parts *parts, int64_t file)
     return err;
 }
 
-/* The head of the record at `offset` of the open file; false where it is not whole: the last one of
- * a job that was killed as it wrote, or a damaged one, which is counted. */
+/* Reads the header of the record at `offset` of the open file. Returns false if it is incomplete:
+ * the last one of a job that was killed as it wrote, or a damaged one, which is counted. */
 static bp_err read_head(bp_parts *parts, int64_t offset, int64_t file_bytes, record *head,
                         bool *whole)
 {
@@ -222,7 +221,7 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key, bool hea
     }
 }
 
-/* The start that wrote a file of this name; 0: it is not a part file. */
+/* The start that wrote a file of this name; 0 if it is not a part file. */
 static int64_t start_of(const char *name)
 {
     size_t length = strlen(name), suffix = strlen(SUFFIX);

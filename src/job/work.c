@@ -24,7 +24,7 @@ static bool is_written(const bp_work_job *job, const char *file)
     return !job->work->writes || job->work->writes(job->self, file);
 }
 
-/* The work's file k, index.html the last one; "": it is not written; NULL: no more. */
+/* The work's file k, index.html last; "" if it is not written; NULL after the last. */
 static const char *file_at(const bp_work_job *job, int k)
 {
     const bp_work *work = job->work;
@@ -167,8 +167,8 @@ static bp_err run(bp_work_job *job)
     return err;
 }
 
-/* Parts go when the folder says "finished": not before, or a start in between would find
- * neither. */
+/* Parts are removed once the folder is "finished": if they were removed earlier, a start in between
+ * would find neither. */
 static bp_err remove_parts(const bp_work_job *job)
 {
     const bp_work_units *units;

@@ -15,7 +15,8 @@
 
 /* ---- what is applied ---- */
 
-/* May members be side by side as mesh.members says? members (0: unknown yet) are the ensemble's. */
+/* Can members be side by side as mesh.members asks? members: of the ensemble; 0 if not yet
+ * known. */
 static bp_err check_members(const bp_work_job *job, int64_t members)
 {
     int side_by_side = bp_mesh_shape_of(job->config).members;
@@ -116,7 +117,8 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
 
 /* ---- the model ---- */
 
-/* Ranks of an ensemble follow the first one through its passes: each of as many models. */
+/* Ranks of an ensemble follow the first one through its passes, so each must have the same number
+ * of models. */
 static bp_err check_experts(const bp_work_job *job)
 {
     const bp_mesh *mesh = job->mesh;

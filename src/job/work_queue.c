@@ -1,4 +1,4 @@
-/* A question and its answer are messages of one kind. Called by work_units.c, and by the scheduler
+/* A request and its answer are messages of one kind. Called by work_units.c, and by the scheduler
  * of an ensemble. */
 #include "job/work_queue.h"
 
@@ -20,9 +20,9 @@ struct bp_work_queue {
     bp_work_spec spec;
     bp_mailbox *box;
     bool leads;     /* this rank leads its `ensemble` group */
-    bool asked;     /* a question of this rank is open, */
+    bool asked;     /* a request of this rank is pending, */
     bool come;      /* and its answer has been taken from the mailbox */
-    bool ended;     /* it has said that it leaves */
+    bool ended;     /* it has announced that it leaves */
     int64_t answer; /* this rank's, where it coordinates */
 
     work_scheduler scheduler; /* the coordinator's */

@@ -1,5 +1,5 @@
-/* The queue's decisions: which rank gets which unit next. work_queue.c sends and receives; a
- * simulator does in tests. Called by work_queue.c. */
+/* The queue's decisions: which rank gets which unit next. work_queue.c sends and receives; in tests
+ * a simulator does. Called by work_queue.c. */
 #include "job/work_scheduler_priv.h"
 
 int64_t work_scheduler_answer(work_scheduler *scheduler, work_question question, int64_t amount)

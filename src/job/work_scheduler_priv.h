@@ -1,6 +1,5 @@
-/* The decisions of the queue of work: which unit a lead gets, given what it reports. work_queue.c
- * carries questions and answers over MPI; a simulator carries them otherwise. Used only by
- * src/job. */
+/* The decisions of the queue of work: which unit a lead gets, given its reports. work_queue.c sends
+ * requests and answers over MPI; a simulator replaces MPI in tests. Used only by src/job. */
 #ifndef BP_JOB_WORK_SCHEDULER_PRIV_H
 #define BP_JOB_WORK_SCHEDULER_PRIV_H
 
@@ -10,7 +9,7 @@
 typedef enum work_question {
     WORK_ASK,
     WORK_LEAVE,
-    WORK_LEAVE_EARLY /* work is left undone: nothing more is handed out to anyone */
+    WORK_LEAVE_EARLY /* work is left undone: hand out nothing more */
 } work_question;
 
 typedef struct work_scheduler {
@@ -22,7 +21,7 @@ typedef struct work_scheduler {
     bool closed;         /* nothing more is handed out */
 } work_scheduler;
 
-/** A unit; -1: none, or the lead has left. */
+/** Returns a unit; -1 if there is none, or the lead has left. */
 int64_t work_scheduler_answer(work_scheduler *scheduler, work_question question, int64_t amount);
 
 #endif

@@ -39,7 +39,7 @@ static double usual_unit(const bp_work_units *units)
     return all_of(units) / fmax(1, (double)units->count);
 }
 
-/* The amount in whole units of the usual size; all where all of the amount is there. */
+/* The amount in whole units of the usual size; all units if the whole amount is done. */
 static void log_units(const worker *self, int64_t amount)
 {
     const bp_work_units *units = self->units;
@@ -95,7 +95,7 @@ void bp_work_ask_next(bp_work_job *job)
     job->asked = true;
 }
 
-/* What a lead tells its group besides the number of a unit. */
+/* Commands of a lead to its group, other than the number of a unit. */
 enum { NO_MORE = -1, PASS_OF_OTHERS = -2 };
 
 /* The number of the next one, from the lead to its group. */
@@ -121,7 +121,7 @@ bp_err work_run_unit(bp_work_job *job, const bp_work_units *units, int64_t unit,
     return err;
 }
 
-/* After an error there are passes of others still. */
+/* After an error, passes of other ranks still follow. */
 static bp_err follow(const worker *self)
 {
     bp_work_job *job = self->job;
@@ -173,7 +173,7 @@ static void tell_followers(void *context)
     (void)share_number(context, PASS_OF_OTHERS);
 }
 
-/* The next unit; until it comes others may need this rank's experts. */
+/* The next unit; while it waits, others may need this rank's experts. */
 static int64_t take_unit(bp_work_job *job)
 {
     while (job->mesh->lockstep && !bp_work_queue_has_come(job->queue))
@@ -198,7 +198,7 @@ static bp_err lead(worker *self)
             break;
         err = run_unit(self, number, &stopped);
     }
-    /* before the passes of others: after a fault here they get no more units */
+    /* before the passes of others: after an error here they get no more units */
     bp_work_queue_end(job->queue, err != BP_OK || stopped, job->unreported);
     while (lockstep && bp_lockstep_idle(lockstep, true))
         ;
@@ -252,7 +252,7 @@ static bp_err open_parts(worker *self)
 {
     const bp_work_job *job = self->job;
     char *folder = work_parts_folder(job, self->units);
-    bp_err err = bp_fence_check(); /* nothing is made in a run that was lost meanwhile */
+    bp_err err = bp_fence_check(); /* no files are made in a run that was lost */
 
     if (err == BP_OK)
         err = bp_dir_make(folder);

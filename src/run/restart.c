@@ -1,4 +1,4 @@
-/* Is a job that ended worth queueing again? bagpipe requeue asks, for slurm/launch.sh. */
+/* Decides whether a job that ended is queued again, for slurm/launch.sh (bagpipe requeue). */
 #include "run/restart.h"
 
 #include "base/config/json.h"
@@ -19,14 +19,14 @@
 #include <sys/stat.h>
 
 #define STARTS_KEPT    8
-#define STUCK_STARTS   3 /* in a row without a commit: then it is not the machine */
+#define STUCK_STARTS   3 /* in a row without a commit: not the machine's fault */
 #define DEPTH_MAX      5 /* RUN/members/m00/oob/score */
 #define PART_HEAD      128
 #define RECORD_LIMIT   ((int64_t)16 << 20)
 #define RESTARTS_LIMIT 1000000
 #define ASK_SECONDS    5.0
-#define LOST_NODE      205          /* mpirun (Open MPI 4): a daemon of its own has gone */
-#define PREEMPTED      "preemption" /* as slurm/launch.sh says it */
+#define LOST_NODE      205          /* mpirun (Open MPI 4): one of its daemons was lost */
+#define PREEMPTED      "preemption" /* the word of slurm/launch.sh */
 #define BY_ITSELF      "Slurm queued its job again by itself: a node failed, or scontrol requeue"
 
 int64_t bp_restart_count(void)
@@ -92,8 +92,8 @@ int64_t bp_restart_progress(const char *folder)
 
 /* ---- what ended the start before ---- */
 
-/* A job that is preempted may have had no time to commit anything: its start does not speak against
- * the next. */
+/* A preempted job may have had no time to commit anything: its start does not count against the
+ * next. */
 static bool is_preemption(const char *cause)
 {
     return strncmp(cause, PREEMPTED, strlen(PREEMPTED)) == 0;
@@ -106,9 +106,9 @@ static bool is_this_job(const char *job)
     return own && strcmp(own, job) == 0;
 }
 
-/* Starts before this one that have committed nothing: in a row, and of this Slurm job. Where Slurm
- * has started the job again and the batch script's question was never asked, it did so by itself,
- * with the node of the batch script, or for scontrol requeue: excused, too. */
+/* Starts before this one that have committed nothing: in a row, and of this Slurm job. A start is
+ * also excused if Slurm restarted the job without bagpipe requeue: after the batch script's node
+ * failed, or for scontrol requeue. */
 static void add_end(json_t *one, const json_t *before, const char *folder)
 {
     const json_t *last = last_start_of(before);
@@ -172,13 +172,13 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
 
 /* ---- why the last start ended ---- */
 
-/* What a launcher ends with when a rank was killed, by the kernel or a bug and not by a person, or
- * when a node was lost. */
+/* Is it a launcher's status after a rank was killed by the kernel or a bug (not by a person), or
+ * after a node was lost? */
 static bool is_death(int status)
 {
     static const int DEATHS[] = {
         SIGKILL, SIGABRT, SIGSEGV, SIGBUS,
-        SIGFPE,  SIGILL,  SIGUSR1}; /* a warning that came before the launcher heard it */
+        SIGFPE,  SIGILL,  SIGUSR1}; /* a warning before the launcher handled it */
 
     for (size_t k = 0; k < sizeof DEATHS / sizeof DEATHS[0]; k++)
         if (status == 128 + DEATHS[k])
@@ -201,7 +201,7 @@ int64_t bp_restart_stuck(const json_t *record, const char *folder)
     return stuck >= STUCK_STARTS ? stuck : 0;
 }
 
-/* Why not, into `why`; false: nothing speaks against it. */
+/* Writes to `why` why the job should not start again; returns false if there is no reason. */
 static bool speaks_against(const bp_restart_case *what, const json_t *record, const char *cause,
                            char *why, size_t why_bytes)
 {

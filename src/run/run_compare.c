@@ -1,5 +1,5 @@
-/* A configuration compared with what the run began with: what may change on a resume, and what
- * changes bits. */
+/* Compares a configuration with the one that the run began with: what may change on a resume, and
+ * what changes bits. */
 #include "run/run_compare.h"
 
 #include "base/buffer.h"
@@ -17,8 +17,8 @@
 
 /* ---- config.ini as bp_config_text writes it ---- */
 
-/* inih's handler: once a line. A value that goes on in the next one ends with a backslash, and its
- * key comes again. */
+/* inih's handler: once a line. A value that continues on the next line ends with a backslash, and
+ * its key is repeated. */
 static int take_line(void *context, const char *section, const char *name, const char *value)
 {
     run_pairs *pairs = context;
@@ -127,7 +127,7 @@ static bool is_listed(const char *const *list, const char *key)
     return false;
 }
 
-/* `name` is that of the key or identity, `what` how the message calls it. */
+/* `name` is the key or identity, `what` its name in the message. */
 static void add_fault(struct comparison *c, const char *name, const char *what, const char *now,
                       const char *before, const char *keep)
 {
@@ -147,14 +147,14 @@ static void add_fault(struct comparison *c, const char *name, const char *what, 
     bp_free(line);
 }
 
-/* Nobody gave the value: it follows from other keys, from a model or from a corpus. */
+/* Was the value not given by the user, but derived from other keys, a model or a corpus? */
 static bool is_derived(const bp_config *config, const bp_option *option, const char *now,
                        const char *usual)
 {
     return !bp_config_is_given(config, option->key) && strcmp(now, !usual ? "" : usual) != 0;
 }
 
-/* What no result depends on may change in any job. */
+/* Keys that affect no result: they may change in any job. */
 static const char *const ALWAYS_FREE[] = {
     "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
 
@@ -196,8 +196,8 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     bp_free(usual);
 }
 
-/* Where a key names what is compared by content: both names, with enough of the hashes to differ.
- */
+/* For a key that names an input compared by content: shows both names, with distinguishing parts of
+ * the hashes. */
 static void add_changed_input(struct comparison *c, const bp_run_identity *one, const char *before)
 {
     const char *path = bp_config_string(c->config, one->name),
@@ -256,7 +256,7 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
     compare_identities(&c, before);
     if (pairs->count > 0)
         bp_config_each(config, compare_key, &c);
-    c.derived = c.fault_count == 0; /* with a fault they only repeat it */
+    c.derived = c.fault_count == 0; /* after a fault they would only repeat it */
     if (pairs->count > 0 && c.derived)
         bp_config_each(config, compare_key, &c);
     *finished = c.same && c.fault_count == 0 && strcmp(end_state_of(before), "finished") == 0;

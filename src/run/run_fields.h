@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- members of objects: "", NaN and 0 where there is none, or another kind ---- */
+/* ---- members of objects: "", NaN and 0 if missing or of another kind ---- */
 
 static inline const char *text_of(const json_t *object, const char *key)
 {
@@ -25,7 +25,7 @@ static inline double real_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* A count: files may have been tampered with, and sums of it must not overflow. */
+/* A count, bounded so that sums do not overflow even if the file was tampered with. */
 static inline long long integer_of(const json_t *object, const char *key)
 {
     json_int_t value = json_integer_value(json_object_get(object, key));
@@ -53,7 +53,7 @@ static inline void set_integer(json_t *object, const char *key, int64_t value)
     set(object, key, json_integer(value));
 }
 
-/* What is not finite is not known, and left out. */
+/* A value that is not finite is unknown, and left out. */
 static inline void set_real(json_t *object, const char *key, double value)
 {
     if (isfinite(value))
@@ -72,7 +72,7 @@ static inline bool is_among(const char *word, const char *const *list)
 
 /* ---- run.json ---- */
 
-/* The newest of "recent_starts"; NULL: there is none. */
+/* The newest of "recent_starts"; NULL if the list is empty. */
 static inline json_t *last_start_of(const json_t *record)
 {
     const json_t *starts = json_object_get(record, "recent_starts");
@@ -80,7 +80,7 @@ static inline json_t *last_start_of(const json_t *record)
     return json_array_get(starts, json_array_size(starts) - 1);
 }
 
-/* How it ended: "running", "finished", "stopped", "failed"; "": it does not say. */
+/* How it ended: "running", "finished", "stopped", "failed"; "" if it is missing. */
 static inline const char *end_state_of(const json_t *object)
 {
     return text_of(json_object_get(object, "exit"), "state");

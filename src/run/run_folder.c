@@ -1,5 +1,5 @@
-/* Opening and closing a run folder: lock, record, journals, the order in which a start and an end
- * happen. */
+/* Opening and closing a run folder: the order of lock, record and journals at a start and at an
+ * end. */
 #include "run/run_folder.h"
 
 #include "run/run_priv.h"
@@ -35,8 +35,8 @@ static bp_err write_config(const bp_run *run)
                          strlen(run->config_text));
 }
 
-/* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
- * other, and a job may be killed in between. That of a finished run stays as it is. */
+/* run.json has the hashes of the new and of the previous config.ini: the files are written one
+ * after the other, and a job may be killed in between. A finished run keeps its config.ini. */
 static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                            const json_t *before, const char *hosts, const run_pairs *pairs)
 {
@@ -56,12 +56,12 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     if (pairs->sha256[0] != '\0')
         (void)json_array_append_new(hashes, bp_json_string(pairs->sha256));
     set(run->record, "config_sha256", hashes);
-    if (!before) /* there is a run from run.json on */
+    if (!before) /* once run.json exists, so does the run */
         err = write_config(run);
     if (err == BP_OK)
         err = run_record_write(run->folder, run->record);
-    /* config.ini says what results were computed with: keys that give them other bits come to it
-     * once there is something to compute (bp_run_take_changes) */
+    /* config.ini has the keys with which results were computed: keys that change bits are written
+     * to it once there is something to compute (bp_run_take_changes) */
     if (err == BP_OK && before && !run->finished && !run->changes)
         err = write_config(run);
     return err;
@@ -90,7 +90,7 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
         bp_run_say_missing(run->folder, run->missing);
     if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
-    if (err == BP_OK && spec->trains && run->finished) /* else lines that are missing are counted */
+    if (err == BP_OK && spec->trains && run->finished) /* otherwise missing lines are counted */
         warn_if_empty(run, run->metrics.path);
     if (err == BP_OK && spec->trains && (spec->samples || bp_path_exists(samples.text)))
         err = run_journal_open(&run->samples, run->folder, "samples.jsonl");
@@ -103,7 +103,7 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
     return err;
 }
 
-/* Each start leaves a line, and each end that is one: the gaps between are what restarts cost. */
+/* Each start and each orderly end leave a line: the gaps between them are the cost of restarts. */
 static bp_err note_opened(bp_run *run)
 {
     const json_t *mesh = json_object_get(run->record, "mesh");
@@ -169,8 +169,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
     return err;
 }
 
-/* Results that a start began with may not be fewer when the next one begins: somebody has taken
- * some away. */
+/* Warns if there are fewer results than at the previous start: some were removed. */
 static void warn_of_loss(const bp_run *run, const json_t *before)
 {
     const json_t *last = last_start_of(before);
@@ -197,7 +196,7 @@ static bp_err check_record(const bp_run *run, const json_t *before, const run_pa
     return run_pairs_check(pairs, before, run->folder);
 }
 
-/* What was before is compared before anything is written. */
+/* Compares with earlier starts before anything is written. */
 static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           json_t **before, run_pairs *pairs)
 {
@@ -288,11 +287,11 @@ static void own(bp_run *run, const bp_config *config, int64_t lock_number)
     run->watched = true;
 }
 
-/* What only rank 0 knows. */
+/* Facts of rank 0. */
 typedef struct run_facts {
     int resumed, finished, start;
     int64_t lock_number;
-    char token[BP_TOKEN_BYTES]; /* of the file that all ranks look for */
+    char token[BP_TOKEN_BYTES]; /* names the file that all ranks look for */
 } run_facts;
 
 static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_spec *spec,
@@ -306,11 +305,12 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
     facts->finished = run->finished;
     facts->start = (int)bp_run_start_number(run);
     facts->lock_number = bp_watchdog_lock_number(bp_run_keys_of(config)->dir);
-    own(run, config, facts->lock_number); /* what hangs from now on is reported in the folder */
+    own(run, config, facts->lock_number); /* hangs from now on are reported in the folder */
     return run_shared_mark(run->folder, facts->token);
 }
 
-/* A folder that a node does not see would be found at the first commit, hundreds of steps later. */
+/* Without this check, a folder that a node does not see would be found only at the first commit,
+ * hundreds of steps later. */
 static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts)
 {
     const bp_mesh *mesh = run->mesh;
@@ -373,8 +373,8 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
 
 /* ---- closing ---- */
 
-/* A run that is this job's no more is not written to. What was written before comes to disk first:
- * "finished" means that all is there. */
+/* A run that is no longer this job's is not written to. Journals are synced first: "finished" means
+ * that all files are complete. */
 static bp_err write_end(bp_run *run, bp_err state, const char *message)
 {
     bp_err err = bp_run_check_owner(run), synced;
@@ -392,8 +392,8 @@ static bp_err write_end(bp_run *run, bp_err state, const char *message)
     return synced == BP_OK ? err : synced;
 }
 
-/* The failure that ended the job is the one to report: what can't be written any more because of it
- * is a warning. But where another job has the run, that is why files are missing. */
+/* The failure that ended the job is reported; later failures to write are warnings. But if another
+ * job has the run, that is the error: it explains missing files. */
 static bp_err end_folder(bp_run *run, bp_err state)
 {
     char message[BP_ERR_MESSAGE_BYTES];

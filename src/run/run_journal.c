@@ -43,7 +43,7 @@ bp_err run_journal_each(const run_journal *journal, void *context,
         err = bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
     while (err == BP_OK && (bytes = getline(&line, &capacity, stream)) > 0 &&
            line[bytes - 1] == '\n') {
-        json_t *value = NULL; /* stays NULL where it is not JSON */
+        json_t *value = NULL; /* stays NULL if it is not JSON */
 
         (void)bp_json_parse(&value, line, (size_t)bytes - 1, "a line");
         end += bytes;
@@ -60,7 +60,7 @@ bp_err run_journal_each(const run_journal *journal, void *context,
     return err;
 }
 
-/* Where the last line begins that has no newline: the size where there is none. */
+/* Where the last line begins if it has no newline; else the size. */
 static bp_err find_tail(const run_journal *journal, off_t *begin, off_t *size)
 {
     char block[4096];
@@ -83,8 +83,8 @@ static bp_err find_tail(const run_journal *journal, off_t *begin, off_t *size)
     return BP_OK;
 }
 
-/* Half a line is what a killed job left, or zeros after a power cut: off it goes. Anything else was
- * put there by somebody: it becomes a line that nobody can read, and stays. */
+/* Half a line that a killed job left, or zeros after a power cut, are removed. Any other tail was
+ * written by someone else: it becomes an unreadable line, and stays. */
 static bp_err end_whole(const run_journal *journal)
 {
     off_t begin, size;
@@ -124,7 +124,7 @@ void run_journal_close(run_journal *journal)
     *journal = (run_journal){.fd = -1};
 }
 
-/* A fault finds half of it in the file. */
+/* In two halves, so that an injected fault leaves half a line. */
 static int write_halves(int fd, const char *data, size_t bytes)
 {
     size_t half = bp_fault_is_armed() ? bytes / 2 : 0;
@@ -143,7 +143,7 @@ bp_err run_journal_append(const run_journal *journal, const void *data, size_t b
         return BP_OK;
     err = bp_fail_errno(BP_ERR_IO, "can't write", journal->path);
     if (end >= 0 && ftruncate(journal->fd, end) != 0)
-        err = bp_err_prefix(err, "half a line stays"); /* the next start takes it off */
+        err = bp_err_prefix(err, "half a line stays"); /* the next start removes it */
     return err;
 }
 
@@ -163,25 +163,26 @@ bp_err run_journal_sync(const run_journal *journal)
     return BP_OK;
 }
 
-/* ---- what leads to a step ---- */
+/* ---- lines up to a step ---- */
 
 struct cutting {
-    int64_t step, every;    /* what is asked */
-    int64_t line, last;     /* lines so far; the step of the last that is in order, 0: none */
-    int64_t odd, first_odd; /* lines before it that are not */
-    int64_t after, first;   /* those since */
+    int64_t step, every;    /* arguments */
+    int64_t line, last;     /* lines so far; the step of the last valid one, or 0 */
+    int64_t odd, first_odd; /* unreadable lines before it */
+    int64_t after, first;   /* unreadable lines after it */
     off_t kept, kept_after; /* the end of that line, and of those after it that stay */
     int64_t stay;           /* how many these are */
 };
 
-/* Steps that have a line and come after `last`, up to the one that is cut at. */
+/* Number of steps after `last`, up to the cut, for which a line is due. */
 static int64_t lines_due(const struct cutting *self)
 {
     return self->every <= 0 ? 0 : self->step / self->every - self->last / self->every;
 }
 
-/* A line that can't be read has no step: its place says whether it led to the checkpoint. Before a
- * line that did, it stays; after the last one that did, only where others are due. */
+/* An unreadable line has no step, so its position decides whether it is before the checkpoint. It
+ * stays if a readable line before the checkpoint follows it; after the last such line it stays only
+ * if lines are still due. */
 static void weigh_line(void *context, const json_t *line, off_t end)
 {
     struct cutting *self = context;

@@ -22,7 +22,7 @@ bp_err bp_run_sync(bp_run *run)
     return err == BP_OK ? run_journal_sync(&run->events) : err;
 }
 
-/* What the watchdog has noted: its thread touches no file that may hang before a diagnosis. */
+/* Adds the watchdog's event: before a diagnosis its thread opens no file, which might hang. */
 static bp_err add_noted(bp_run *run)
 {
     json_t *line = run_progress_noted();
@@ -63,7 +63,7 @@ void bp_run_progress(bp_run *run, const json_t *members)
 {
     if (!run || !run->progress || !run_lock_is_own(run->lock))
         return;
-    (void)add_noted(run); /* what hinders it meets the job's own lines, too */
+    (void)add_noted(run); /* a failure will also affect the job's own lines */
     run_progress_take(run->progress, members);
 }
 

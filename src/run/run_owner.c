@@ -9,9 +9,8 @@
 #define LOOKS        3
 #define LOOK_SECONDS 0.5
 
-/* A line of an owner that was fenced off would be between those of the one that follows it, and
- * a cut of its would take that one's away. A disk that can't be read for a moment says nothing of
- * an owner. */
+/* A line of a fenced-off owner would mix with its successor's lines, and a cut would remove the
+ * successor's. A temporary read error says nothing about the owner. */
 bp_err bp_run_check_owner(void *context)
 {
     const bp_run *run = context;

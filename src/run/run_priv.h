@@ -14,26 +14,26 @@ struct bp_run {
     bool resumed, finished, witnesses;
     bool ended;     /* bp_run_end was called */
     bp_phase phase; /* before it */
-    bool watched;   /* the watchdog knows of it */
+    bool watched;   /* bp_watchdog_own was called */
     /* on the coordinator: */
     char *folder;
     run_lock *lock;
     json_t *record;         /* run.json */
-    char *changes;          /* keys by which bits change from here on; NULL: none */
-    char *config_text;      /* what config.ini is to be */
+    char *changes;          /* changed keys after which bits differ; NULL without them */
+    char *config_text;      /* the new config.ini */
     int64_t steps_before;   /* bp_run_steps_before */
-    int64_t log_every;      /* train.log_every of the start before; 0: not known */
-    const char *missing;    /* a result that is gone of a run that was finished; NULL: none */
-    const char *end_reason; /* of a finished run; NULL: all is done */
+    int64_t log_every;      /* train.log_every of the previous start; 0: not known */
+    const char *missing;    /* a missing result of a finished run; NULL if all are there */
+    const char *end_reason; /* of a finished run; NULL: all steps are done */
     bp_stop_request *stop_request;
     run_progress *progress;               /* status.json */
-    run_journal metrics, samples, events; /* samples: open where there are some */
+    run_journal metrics, samples, events; /* samples: open if the run has samples */
     bool for_tensorboard;
     run_journal tensorboard; /* open once training begins */
 };
 
-/** bp_run_check_owner of who only polls: a disk that can't be read stops nobody who does not write.
- * For bp_stop_request_owner. */
+/** bp_run_check_owner for polling, for bp_stop_request_owner: an unreadable disk is not an error,
+ * since nothing is written. */
 bp_err run_poll_owner(void *run);
 
 #endif

@@ -130,7 +130,7 @@ json_t *run_record_new(const char *folder, const bp_mesh *mesh, const bp_config 
                        "identities", identities_json(spec, before), "exit", "state", "running",
                        "recent_starts", bp_restart_list(before, folder, start));
     bp_free(command);
-    /* members of objects that are on both sides are put together */
+    /* objects on both sides are merged */
     (void)json_object_update_recursive(record, (json_t *)spec->extra); /* which is not changed */
     return record;
 }

@@ -1,6 +1,6 @@
-/* Does every rank see the run folder that rank 0 has made? A folder on a disk of a node's own is
- * there on each node, too, perhaps with files of an earlier run; so ranks look for a file that only
- * this start has made. Called by run/probe/probe_folder.c and run_folder.c. */
+/* Does every rank see the run folder that rank 0 has made? A folder on a node-local disk may also
+ * exist on each node, perhaps with files of an earlier run; so ranks look for a file that only this
+ * start has made. Called by run/probe/probe_folder.c and run_folder.c. */
 #include "run/run_shared.h"
 
 #include "base/files/fs.h"

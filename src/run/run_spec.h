@@ -1,4 +1,4 @@
-/* What a run folder needs to know about its job. */
+/* What a run folder must know of its job. */
 #ifndef BP_RUN_RUN_SPEC_H
 #define BP_RUN_RUN_SPEC_H
 
@@ -7,15 +7,15 @@
 
 #include <stdbool.h>
 
-/** What a run is of, compared by content: {"corpus.train", "9f86..."}.
+/** An input of a run, compared by content: {"corpus.train", "9f86..."}.
  *
  * When `name` is a key of the configuration, that key's text (a path) is not compared. An empty
- * value is one that is not known: it equals everything. */
+ * value is unknown: it equals everything. */
 typedef struct bp_run_identity {
     const char *name, *value;
 } bp_run_identity;
 
-/** How messages call an identity whose name is not a key, and what of it may change. */
+/** The words of messages for an identity whose name is not a key, and for what may change. */
 typedef struct bp_run_words {
     const char *name, *keys, *may_change;
 } bp_run_words;
@@ -25,25 +25,26 @@ typedef struct bp_run_spec {
     bool trains;      /* it writes metrics.jsonl */
     bool samples;     /* and samples.jsonl */
     bool tensorboard; /* and, from bp_run_cut_metrics on, its figures for TensorBoard */
-    /* Keys that may differ on resume besides those whose bp_option says so, NULL-ended; "mesh.*"
-     * stands for a section. */
+    /* Keys that may differ on resume in addition to those that bp_option allows, NULL-ended;
+     * "mesh.*" is a whole section. */
     const char *const *may_change;
-    /* Keys and identities that a new run which starts from this one's weights (model.init) may have
-     * otherwise: their refusal says so; NULL: none. */
+    /* Keys and identities that may differ in a new run that starts from this run's weights
+     * (model.init), as the error message says; may be NULL. */
     const char *const *new_run_may;
-    /* Others that may, but results have other bits from now on: bp_run_take_changes; NULL: none. */
+    /* Other keys that may differ, but change the bits of later results: bp_run_take_changes; may be
+     * NULL. */
     const char *const *other_bits;
-    /* Does this change of such a key change no bit after all? NULL: it always does. */
+    /* Does this change of such a key keep the bits? NULL: it never does. */
     bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,
                        const char *now);
-    const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
-    const bp_run_words *words;         /* of one of them; NULL: they are called by their names */
-    /* On the coordinator, of a finished run: a result that is gone, after which the run is not
-     * finished, so that the job makes it again; NULL: all are there. NULL: it is not asked. */
+    const bp_run_identity *identities; /* ended by a NULL name; may be NULL */
+    const bp_run_words *words;         /* words for one of them; NULL: messages use their names */
+    /* On the coordinator, for a finished run: returns a missing result, NULL if all are there. A
+     * missing result makes the run unfinished, so that the job makes it again. May be NULL. */
     const char *(*missing)(const void *context);
     const void *context;
-    const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */
-    double watch_seconds; /* how long a owner that can't be asked is watched; 0: 60 */
+    const json_t *extra;  /* on the coordinator: members added to run.json; may be NULL */
+    double watch_seconds; /* how long an unreachable owner is watched; 0: 60 */
 } bp_run_spec;
 
 #endif

@@ -1,5 +1,5 @@
-/* A start before it holds the run folder: is there work for it, and what it leaves if it fails (its
- * corpus is damaged, say). */
+/* A start before it holds the run folder: whether there is work, and the record of a failure (say,
+ * a damaged corpus). */
 #include "base/buffer.h"
 #include "base/config/json.h"
 #include "base/config/run_options.h"
@@ -25,8 +25,8 @@
 #define LINE_LIMIT   4096
 
 static bool has_opened;
-static char request[BP_SHA256_HEX]; /* of bp_run_note_request; "": none */
-static char request_dir[PATH_MAX];  /* the run folder that it is for */
+static char request[BP_SHA256_HEX]; /* of bp_run_note_request; "" without a request */
+static char request_dir[PATH_MAX];  /* the run folder of the request */
 
 void run_start_opened(void)
 {
@@ -38,7 +38,7 @@ const char *run_start_request(const char *run_dir)
     return has_opened || strcmp(run_dir, request_dir) != 0 ? "" : request;
 }
 
-/* run.json; NULL: the folder is not one of ours. */
+/* run.json; NULL if it is not a run folder of bagpipe. */
 static json_t *read_record(const char *run_dir)
 {
     const bp_path path = bp_path_in(run_dir, "run.json");
@@ -53,8 +53,8 @@ static json_t *read_record(const char *run_dir)
     return record;
 }
 
-/* Asked without the lock: a start that is about to fail must not be in the way of one that goes
- * on, nor take the place of the owner that died, which `bagpipe status` reports. */
+/* Checked without taking the lock: a start that is about to fail must not block one that works, nor
+ * replace the dead owner that `bagpipe status` reports. */
 static bool is_free(const char *run_dir)
 {
     char *heartbeat = NULL;
@@ -70,7 +70,7 @@ static bool is_free(const char *run_dir)
     return is;
 }
 
-/* The next owner takes half a line off; until then nothing can follow it. */
+/* The next owner removes half a line; until then nothing can be appended. */
 static bool ends_whole(int fd)
 {
     off_t end = lseek(fd, 0, SEEK_END);
@@ -79,7 +79,7 @@ static bool ends_whole(int fd)
     return end == 0 || (end > 0 && pread(fd, &last, 1, end - 1) == 1 && last == '\n');
 }
 
-/* In one short write, which others' lines can't divide: a job may take the folder meanwhile. */
+/* In one short write, which others' lines can't split: a job may take the folder meanwhile. */
 static void add_line(const char *run_dir, bp_err code, const char *message)
 {
     char *text;
@@ -183,14 +183,14 @@ void bp_run_start_failed(const char *run_dir, bp_err code)
     bp_err_set_message(message);
 }
 
-/* ---- folders that are obviously none of a run's ---- */
+/* ---- folders that are obviously not a run's ---- */
 
-/* A superuser could write there, under whatever name they go. */
+/* A superuser could write there, under any path to them. */
 static const char *const SYSTEM[] = {
     "/",      "/bin", "/boot",    "/dev",     "/etc",       "/home", "/lib",
     "/lib64", "/opt", "/proc",    "/root",    "/run",       "/sbin", "/sys",
     "/tmp",   "/usr", "/usr/bin", "/usr/lib", "/usr/local", "/var",  "/var/tmp"};
-/* They show what a folder is. */
+/* Names that identify other kinds of folders. */
 static const char *const OTHERS[] = {"manifest.json", "model.safetensors", ".git"};
 
 static bool is_same(const char *one, const struct stat *other)

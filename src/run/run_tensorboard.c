@@ -29,7 +29,7 @@ enum { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5, EVENT_SESSI
 enum { SESSION_STATUS = 1, SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE };
 #define SESSION_START 1
 
-/* Besides, losses of an objective's terms (is_term). */
+/* Losses of an objective's terms are added (is_term). */
 static const char *const TAGS[] = {"loss", "valid_loss", "lr", "grad_norm", "tokens_per_second",
                                    "mfu",  NULL};
 
@@ -86,8 +86,8 @@ static void add_message(bp_buffer *out, int field, bp_buffer *message)
 
 /* ---- records ---- */
 
-/* As TensorFlow's record files have it: rotated and shifted, so that a checksum of data that holds
- * checksums is not one of them. */
+/* The mask of TensorFlow's record files: rotated and offset, so that data with embedded checksums
+ * is checksummed safely. */
 static uint32_t masked_crc(const void *data, size_t bytes)
 {
     uint32_t crc = bp_crc32c(data, bytes);
@@ -126,8 +126,8 @@ static bp_err write_records(const run_journal *file, bp_buffer *records)
 
 /* ---- files ---- */
 
-/* TensorBoard reads a folder's files in the order of their names: seconds since 1970, and more than
- * any file there has, whatever clocks say. */
+/* TensorBoard reads a folder's files in the order of their names: seconds since 1970, but more than
+ * any existing file has, whatever clocks say. */
 static bp_err open_file(run_journal *out, const char *folder)
 {
     char host[64] = "", **names = NULL;

@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define LOOK_SECONDS    1.0
-#define LONGEST_SECONDS (2.0 * 366 * 86400) /* no time limit is longer: then it is nonsense */
+#define LONGEST_SECONDS (2.0 * 366 * 86400) /* a longer time limit is invalid */
 #define MARGIN_SHARE    0.25                /* of the job's time, at most */
 
 const bp_option bp_slurm_options[] = {
@@ -28,15 +28,15 @@ const bp_option bp_slurm_options[] = {
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
-static char halted_by[4096]; /* the file that was found, for the last line of the job */
-static bp_err lost_code;     /* why the run is not the job's any more; BP_OK: it is */
+static char halted_by[4096]; /* the halt file found, for the last line of the job */
+static bp_err lost_code;     /* why the run is no longer the job's; BP_OK if it is */
 static char lost_message[BP_ERR_MESSAGE_BYTES];
 
 struct bp_stop_request {
     char *path; /* of the halt file */
     bp_log_channel channel;
-    double next;   /* when to look for the file again: that costs a server's answer */
-    double limit;  /* when the job's time ends; INFINITY: not known, or not to be looked at */
+    double next;   /* when to check for the file again, which costs a server request */
+    double limit;  /* when the job's time ends; INFINITY: not known, or not checked */
     double margin; /* seconds */
     double needs;
     bool reported;
@@ -46,8 +46,8 @@ struct bp_stop_request {
 
 /* ---- the job's time ---- */
 
-/* SLURM_JOB_END_TIME as a moment of the monotonic clock; a value that makes no sense is reported
- * once. The wall clock may be set at any time: it is asked once. */
+/* SLURM_JOB_END_TIME on the monotonic clock; an invalid value is reported once. The wall clock may
+ * be set at any time, so it is read once. */
 static double job_end(void)
 {
     static bool known;
@@ -84,7 +84,7 @@ static void set_limit(bp_stop_request *self, const bp_config *config)
         self->margin = most > 0 ? most : 0;
 }
 
-/* ---- looking ---- */
+/* ---- checking ---- */
 
 static void stop(bp_stop_request *self, bp_stop reason, const char *format, const char *what)
 {

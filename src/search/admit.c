@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 
-/* Measured by the first rank that computes, once: all ranks go by its figure. */
+/* Measured once, by the first rank that computes: all ranks use its figure. */
 static bp_err find_speed(nas *self, const char *settings, const bp_model_shape *shape,
                          double *speed)
 {

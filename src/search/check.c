@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Of sections with these names no key can be searched: it makes no model. */
+/* Keys of these sections can't be searched: they do not change the model. */
 static bool is_fixed(const char *key)
 {
     static const char *const SECTIONS[] = {"run.",        "search.",   "mesh.",       "checkpoint.",
@@ -37,8 +37,8 @@ static void look(void *context, const bp_option *option, const char *value)
     what->found = what->found || bp_option_is(option, what->key);
 }
 
-/* Each value is one that its key takes. Then the configuration has the largest model of the space:
- * it is checked as a training's is, and planned. */
+/* Checks that each key allows its values. Then the configuration has the largest model of the
+ * space: it is checked like a training's, and planned. */
 static void take_largest(bp_config *config, const nas_space *space)
 {
     nas_point largest = nas_space_largest(space);
@@ -82,7 +82,7 @@ static void check_space(bp_config *config)
     bp_free(space);
 }
 
-/* Of trials that share weights. */
+/* Checks for trials that share weights. */
 static void check_shared(bp_config *config)
 {
     const bp_mesh_keys *mesh = bp_mesh_keys_of(config);

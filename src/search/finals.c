@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A trial that trained from scratch for as long has that training already. */
+/* A trial that already trained from scratch for as long needs no other training. */
 static bool is_done(const nas *self, const nas_trial *trial)
 {
     return trial->flops > 0 && bp_nas_keys_of(self->config)->steps == 0;

@@ -1,4 +1,4 @@
-/* search.limit: what a model may at most take, and must at least do. Pure functions. */
+/* search.limit: upper limits of a model's size, and a lower limit of its speed. Pure functions. */
 #ifndef BP_SEARCH_LIMIT_H
 #define BP_SEARCH_LIMIT_H
 
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** 0: no such limit. */
+/** 0: no limit. */
 typedef struct nas_limit {
-    double tokens_per_second; /* at least; of a forward pass */
-    double parameters, bytes; /* at most; of the parameters as a checkpoint holds them, float32 */
+    double tokens_per_second; /* lower limit; of a forward pass */
+    double parameters, bytes; /* upper limits; bytes: of the parameters in a checkpoint, float32 */
 } nas_limit;
 
 /** Read "tokens_per_second>=2000, parameters<=3e6"; NULL: no limit. Errors: BP_ERR_CONFIG. */

@@ -1,4 +1,4 @@
-/* What all of a search asks its state for. */
+/* Accessors of a search's state. */
 #include "search/nas.h"
 
 #include "base/config/run_options.h"

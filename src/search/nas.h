@@ -26,14 +26,14 @@ struct nas {
     char corpus_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX];
     nas_trial *trials; /* [count] */
     int64_t count, capacity;
-    struct trainer *shared; /* whose engine has the shared weights, within nas_with_shared; NULL:
-                               there are none, or on a dedicated coordinator */
+    struct trainer *shared; /* its engine has the shared weights, within nas_with_shared; NULL
+                               without them, or on a dedicated coordinator */
     bool is_shared;         /* trials are scored by shared weights, */
-    double shared_flops;    /* whose training took this; 0: there are none, */
-    double score_flops;     /* and scoring the trials with them */
+    double shared_flops;    /* FLOPs of their training; 0 without them, */
+    double score_flops;     /* and of scoring the trials with them */
     int64_t done;           /* trials that this start has trained or scored */
     const char *doing;      /* for `bagpipe status` */
-    nas_ranker ranker;      /* of ranked; 0 features: none was learned */
+    nas_ranker ranker;      /* of search.method=ranked; 0 features: nothing was learned */
     json_t *known;          /* trials of earlier starts, an array; equal on all ranks */
     json_t *speeds;         /* tokens a second by settings; equal on all ranks */
 };
@@ -44,34 +44,34 @@ char *nas_path(const nas *self, const char *name);
 /** "t0003". */
 #define NAS_NAME_BYTES 16
 void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES]);
-/** How many models there are to find. */
+/** The number of possible models. */
 double nas_models(const nas *self);
 
 /* trials.c */
-/** Say for `bagpipe status` what begins: a string literal. On the coordinator; elsewhere nothing.
- */
+/** Set the current activity for `bagpipe status`: a string literal. On the coordinator; a no-op
+ * elsewhere. */
 void nas_begin(nas *self, const char *doing);
-/** Read RUN/search/trials.json, if it is there. Collective over mesh->world. Errors: BP_ERR_FORMAT
- * it is damaged; those of bp_json_load_plain: the same on all ranks. */
+/** Read RUN/search/trials.json, if it exists. Collective over mesh->world. Errors: BP_ERR_FORMAT it
+ * is damaged; those of bp_json_load_plain: the same on all ranks. */
 bp_err nas_recall(nas *self);
 /** Write it. Collective over mesh->world. Errors: those of bp_json_save: the same on all ranks. */
 bp_err nas_keep(nas *self);
-/** The same after something that ended with `err`: of a stop, too, what is known is kept. `err`, or
- * what nas_keep fails with. Collective. */
+/** The same after an operation that ended with `err`; also saves after a stop. Returns `err`, or
+ * the failure of nas_keep. Collective. */
 bp_err nas_keep_after(nas *self, bp_err err);
-/** Call `work` for trials list[0..count), dealt to groups, on all ranks of one; then the trials are
- * equal on all ranks, and kept. Collective, Errors: of nas_score. */
+/** Call `work` for trials list[0..count), dealt to groups, on all ranks of a group; then make the
+ * trials equal on all ranks, and save them. Collective, Errors: of nas_score. */
 bp_err nas_deal(nas *self, const int64_t *list, int64_t count, nas_scorer work, void *context);
 /** The trials in their order, best first: order[count]. Local. */
 void nas_order(const nas *self, int64_t *order);
-/** What a trial is ordered by. */
+/** The value by which a trial is ordered. */
 static inline double nas_key(const nas_trial *trial)
 {
     return trial->order == trial->order ? trial->order : trial->score;
 }
 
 /* speed.c */
-/** Tokens a second of a forward pass of a model, measured on this rank alone. Local. Errors:
+/** Tokens a second of a forward pass of a model, measured only on this rank. Local. Errors:
  * BP_ERR_SYSTEM memory. */
 bp_err nas_measure(const nas *self, const char *settings, const bp_model_shape *shape, double *out);
 
@@ -79,8 +79,8 @@ bp_err nas_measure(const nas *self, const char *settings, const bp_model_shape *
 /** Train the best search.final trials from scratch. Collective over mesh->world. Errors: those of
  * nas_deal. */
 bp_err nas_train_finals(nas *self);
-/** The number of the best trial: of those trained from scratch, if any are, else of all; -1: there
- * is none. */
+/** The number of the best trial: of those trained from scratch, if any, else of all; -1 if there is
+ * none. */
 int64_t nas_winner(const nas *self);
 
 /* results.c */
@@ -89,7 +89,7 @@ extern const char *const nas_result_names[]; /* in RUN/search; NULL-ended */
 bp_err nas_write_results(nas *self);
 
 /* page.c */
-/** Write index.html from summary.json's values. On the coordinator. What fails is a warning. */
+/** Write index.html from summary.json's values. On the coordinator. A failure is a warning. */
 void nas_write_page(const nas *self, const json_t *summary);
 
 #endif

@@ -1,4 +1,4 @@
-/* The keys of a search, and the tables of the jobs that it is made of. */
+/* The keys of a search, and the tables of its jobs. */
 #ifndef BP_SEARCH_OPTIONS_H
 #define BP_SEARCH_OPTIONS_H
 
@@ -21,7 +21,7 @@ static inline const bp_nas_keys *bp_nas_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_nas_options);
 }
 
-/* The tables of the jobs that a search is made of, NULL-ended lists. */
+/* The tables of a search's jobs, NULL-ended lists. */
 typedef struct bp_nas_jobs {
     const bp_option *const *pretrain, *const *search;
 } bp_nas_jobs;

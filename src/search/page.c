@@ -1,5 +1,5 @@
-/* index.html: the trials in their order, how well it agrees with trainings from scratch, and what
- * the search took. Called by results.c. */
+/* index.html: the trials in their order, the order's agreement with trainings from scratch, and the
+ * cost of the search. Called by results.c. */
 #include "search/nas.h"
 
 #include "base/buffer.h"

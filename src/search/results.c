@@ -1,5 +1,5 @@
-/* What a search leaves: table.csv, summary.json, best.ini and the page. Called by search.c at the
- * end. */
+/* The results of a search: table.csv, summary.json, best.ini and the page. Called by search.c at
+ * the end. */
 #include "search/nas.h"
 
 #include "base/buffer.h"
@@ -29,7 +29,7 @@ static void add_real(bp_buffer *out, double value)
         bp_buffer_printf(out, ",%.17g", value);
 }
 
-/* A column for each key of the space; of settings without one, all of them in one. */
+/* A column for each key of the space; without a space, one column for all settings. */
 static void add_settings(bp_buffer *out, const nas *self, const nas_trial *trial)
 {
     nas_point point;
@@ -86,7 +86,7 @@ static bp_err write_table(const nas *self)
 
 /* ---- summary.json ---- */
 
-/* Of the trials that were ordered by something else than the loss of a whole training. */
+/* For trials that were ordered by something other than the loss of a whole training. */
 static json_t *correlation_json(const nas *self)
 {
     double *x = bp_alloc("search", 2 * self->count, sizeof *x), *y = x + self->count, tau;
@@ -125,7 +125,7 @@ static json_t *winner_json(const nas *self)
                      bp_json_real(trial->tokens_per_second));
 }
 
-/* Of training and scoring; of finals that a trial's training was not. */
+/* FLOPs of training, scoring, and finals, except finals that were a trial's own training. */
 static json_t *cost_json(const nas *self)
 {
     double trials = 0, finals = 0;
@@ -140,7 +140,7 @@ static json_t *cost_json(const nas *self)
                      bp_json_real(trials + self->shared_flops + self->score_flops + finals));
 }
 
-/* What the ranking learned; null: there is none. */
+/* What the ranking learned; null without a ranking. */
 static json_t *ranker_json(const nas *self)
 {
     const nas_ranker *ranker = &self->ranker;
@@ -175,8 +175,8 @@ static json_t *summary_json(const nas *self)
 
 /* ---- best.ini ---- */
 
-/* The winner's configuration, for any folder and any mesh: like all of a run folder it names no
- * place of its own. */
+/* The winner's configuration, for any folder and any mesh: like all files of a run folder it does
+ * not contain the folder's path. */
 static bp_err winner_config(const nas *self, const nas_trial *winner, bp_config **out)
 {
     const nas_training what = {.settings = winner->settings, .folder = ""};

@@ -150,7 +150,7 @@ static bp_err run(nas *self)
     return bp_run_close(&self->run, err);
 }
 
-/* The training that all ranks do together first; *out NULL: there is none. */
+/* The training that all ranks do together first; *out is NULL if there is none. */
 static bp_err common_training(const nas *self, bp_config **out,
                               const bp_training_part *parts[TRAINING_PARTS_MAX + 1])
 {
@@ -171,7 +171,7 @@ static bp_err check_training(bp_config *config, const bp_training_part *const *p
     return bp_config_faults(config);
 }
 
-/* What trainings would refuse of this mesh is refused before there is a run folder. */
+/* Rejects a mesh that trainings would reject, before there is a run folder. */
 static bp_err check_trainings(const nas *self)
 {
     const bp_training_part *parts[TRAINING_PARTS_MAX + 1];
@@ -189,7 +189,7 @@ static bp_err check_trainings(const nas *self)
     return err;
 }
 
-/* One rank opens what the largest model's training is made of, for a group of ranks. */
+/* Opens the largest model's training on one rank, for the mesh of a group. */
 static bp_err open_largest(const nas *self, trainer *one, bp_config **config, int nodes)
 {
     nas_point largest = nas_space_largest(&self->space);
@@ -213,7 +213,7 @@ static bp_groups_trainings trainings_of(const nas *self)
                                  shares ? keys->final : keys->trials};
 }
 
-/* Each training checks its own group's memory; here are all of them. */
+/* Each training checks only its own group's memory; this checks all groups. */
 static bp_err check_groups(const nas *self)
 {
     const bp_groups_trainings all = trainings_of(self);

@@ -10,8 +10,8 @@
  * Local. */
 void bp_nas_check(bp_config *config);
 
-/** Print how many trainings there are, of what cost, and memory and time of the largest of them.
- * Collective over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of
+/** Print the number and cost of trainings, and memory and time of the largest of them. Collective
+ * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of
  * bp_pretrain_plan. */
 bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
                    const bp_planned_world *asked);

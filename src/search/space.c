@@ -16,7 +16,8 @@ static bp_err fail(const char *what, const char *text)
                    what, text);
 }
 
-/* The next part of *text up to one of `ends`, without blanks around it. False: it has no room. */
+/* The next part of *text up to one of `ends`, without surrounding blanks. Returns false if it is
+ * too long. */
 static bool next_part(char *out, size_t bytes, const char **text, const char *ends)
 {
     size_t length;
@@ -74,7 +75,7 @@ static bp_err read_axis(nas_space *out, const char **text)
     return err;
 }
 
-/* The settings of every point fit into a trial. */
+/* Do the settings of every point fit into a trial? */
 static bp_err check_length(const nas_space *space)
 {
     size_t bytes = 0;

@@ -19,7 +19,7 @@ typedef struct nas_axis {
     char key[NAS_KEY_BYTES];
     int count;
     char values[NAS_VALUES][NAS_VALUE_BYTES];
-    double numbers[NAS_VALUES]; /* of values that are numbers; else their place */
+    double numbers[NAS_VALUES]; /* of values that are numbers; else their index */
 } nas_axis;
 
 typedef struct nas_space {
@@ -27,7 +27,7 @@ typedef struct nas_space {
     nas_axis axes[NAS_AXES];
 } nas_space;
 
-/** A place in it: the number of a value on each axis. */
+/** A point of the space: the index of a value on each axis. */
 typedef struct nas_point {
     uint8_t at[NAS_AXES];
 } nas_point;
@@ -36,7 +36,7 @@ typedef struct nas_point {
  * Errors: BP_ERR_CONFIG, with what is wrong with the text. */
 bp_err nas_space_read(nas_space *out, const char *text);
 
-/** How many points it has; more than 2^53: that. */
+/** The number of points, at most 2^53. */
 double nas_space_points(const nas_space *space);
 /** Point number k, in an order in which the last axis changes fastest. */
 nas_point nas_space_point(const nas_space *space, int64_t k);
@@ -46,9 +46,9 @@ nas_point nas_space_draw(const nas_space *space, const bp_rng_key *key, uint64_t
 nas_point nas_space_largest(const nas_space *space);
 nas_point nas_space_smallest(const nas_space *space);
 
-/** "model.layers=4 model.inner=256". text[bytes]; false: it is too long. */
+/** "model.layers=4 model.inner=256". text[bytes]. Returns false if it is too long. */
 bool nas_space_text(char *text, size_t bytes, const nas_space *space, const nas_point *point);
-/** The point of such a text. False: it has none. */
+/** The point of such a text. Returns false if there is none. */
 bool nas_space_find(const nas_space *space, const char *settings, nas_point *out);
 
 /** Set the keys of settings ("KEY=VALUE KEY=VALUE") in `config`. Errors: BP_ERR_CONFIG. */

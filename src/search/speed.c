@@ -1,5 +1,5 @@
-/* How fast a model is on this machine: a forward pass of one rank, as validation makes one. Called
- * by search.c for search.limit. */
+/* The speed of a model on this machine: a forward pass of one rank, like in validation. Called by
+ * search.c for search.limit. */
 #include "search/nas.h"
 
 #include "base/mem.h"
@@ -14,8 +14,8 @@
 #define SECONDS 0.2 /* of passes, after one that warms up */
 #define REPEATS 200
 
-/* A batch of one micro-batch in which each place counts. Its tokens are all the same: no figure of
- * a dense model depends on them. */
+/* A batch of one micro-batch without padding. Its tokens are all equal: the speed of a dense model
+ * does not depend on them. */
 static void fill(const bp_batch_form *form, int64_t B, int32_t *bytes)
 {
     bp_batch batch = bp_batch_over(form, B, bytes);

@@ -1,5 +1,5 @@
-/* The trials of a search: which there are, what is known of them over a kill, and how they are
- * dealt to groups of ranks. Called by methods and by finals.c. */
+/* The trials of a search: their list, their results saved against kills, and how they are dealt to
+ * groups of ranks. Called by methods and by finals.c. */
 #include "search/nas.h"
 
 #include "base/config/run_options.h"
@@ -17,7 +17,7 @@
 
 #define FILE_LIMIT ((int64_t)1 << 28)
 
-/* ---- what is known over a kill ---- */
+/* ---- saved results ---- */
 
 /* Infinity, of a training that diverged, is "diverged". */
 static json_t *loss_json(double loss)
@@ -88,7 +88,7 @@ static json_t *trial_json(const nas_trial *trial)
                      loss_json(trial->final_loss), "final_flops", bp_json_real(trial->final_flops));
 }
 
-/* What earlier starts knew of later trials stays. */
+/* Keeps results of later trials from earlier starts. */
 bp_err nas_keep(nas *self)
 {
     char *path = nas_path(self, "trials.json");
@@ -111,7 +111,7 @@ bp_err nas_keep(nas *self)
     return bp_agree(self->mesh->world, err);
 }
 
-/* Why it stops stays the message. */
+/* The message remains that of the stop. */
 bp_err nas_keep_after(nas *self, bp_err err)
 {
     char message[BP_ERR_MESSAGE_BYTES];
@@ -157,7 +157,7 @@ bp_err nas_propose(nas *self, const char *settings)
     return BP_OK;
 }
 
-/* Of equal ones the better score, then the first; those without a score last. */
+/* Ties go by the better score, then by number; trials without a score come last. */
 static bool is_better(const nas_trial *one, const nas_trial *other)
 {
     double a = nas_key(one), b = nas_key(other);
@@ -180,7 +180,7 @@ void nas_order(const nas *self, int64_t *order)
 
 /* ---- groups ---- */
 
-/* The rank of the world that leads the group of the i-th of a list. */
+/* The rank of the world that leads the group of the i-th trial of a list. */
 static int lead_of(const nas *self, int64_t i)
 {
     return self->mesh->dedicated + (int)(i % self->shape.members) * self->mesh->tensor_ranks;
@@ -230,7 +230,7 @@ static bp_err work_on(nas *self, int64_t k, nas_trial *io, nas_scorer work, void
     return err == BP_OK || err == BP_ERR_STOPPED ? err : bp_err_prefix(err, "%s", name);
 }
 
-/* The group's own share. Leads of the others look for what asks the search to stop, too. */
+/* Does this group's share. Leads of other groups also check for stop requests. */
 static bp_err work_on_own(nas *self, const int64_t *list, int64_t count, nas_scorer work,
                           void *context)
 {

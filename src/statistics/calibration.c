@@ -90,7 +90,8 @@ double bp_calibration_ece(const bp_calibration *sums)
 
 /* ---- the squared error ---- */
 
-/* Of r_b, by documents; a single one says nothing of it, and its bin counts for nothing then. */
+/* The variance of r_b over documents; a bin with a single document has no estimate, and counts
+ * 0. */
 static double gap_variance(const bp_calibration *documents, int64_t n, int b, double tokens,
                            double ratio)
 {
@@ -170,7 +171,7 @@ bp_reliability bp_calibration_bar(const bp_calibration *sums, int bin)
 
 /* ---- bins of equal count ---- */
 
-/* Where the walk through the tokens is. */
+/* The position of the pass over the tokens. */
 typedef struct bin_walk {
     int64_t ends[BINS]; /* bin k ends at place floor((k + 1) total / BINS) */
     int64_t place;
@@ -185,8 +186,8 @@ static void start_walk(bin_walk *walk, int64_t total)
         walk->ends[k] = (int64_t)((__int128)(k + 1) * total / BINS);
 }
 
-/* A group of `count` tokens of one confidence: where a bin ends within it, each side has its share
- * of the correct ones. */
+/* Adds a group of `count` tokens of one confidence: if a bin ends within it, each side gets its
+ * share of the correct ones. */
 static void walk_group(bin_walk *walk, int64_t count, int64_t correct, double confidence)
 {
     double difference = (double)correct - (double)count * confidence;

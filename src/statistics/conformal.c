@@ -1,4 +1,4 @@
-/* Scores of outcomes, their threshold, and how far a set goes. */
+/* Scores of outcomes, their threshold, and sizes of sets. */
 #include "statistics/conformal.h"
 
 #include "base/rng.h"
@@ -30,7 +30,7 @@ static int compare(const void *a, const void *b)
 
 double bp_conformal_threshold(double *scores, int64_t n, double coverage)
 {
-    /* coverage has rounding of its own: 0.9 of 10 is the 9th */
+    /* coverage is rounded: 0.9 of 10 is the 9th */
     double k = ceil((double)(n + 1) * coverage * (1 - 1e-12));
 
     qsort(scores, (size_t)n, sizeof *scores, compare);

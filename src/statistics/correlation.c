@@ -7,9 +7,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Powers of two that bring the largest value near 1, in two steps, as one may be beyond double: the
- * squares of numbers near 1e-300 or 1e300 are not in the range of a double. Nothing is rounded by
- * them. */
+/* Powers of two that scale the largest value to near 1, in two steps, as one factor may exceed the
+ * range of double: squares of numbers near 1e-300 or 1e300 do. Scaling rounds nothing. */
 typedef struct scale {
     double first, second;
 } scale;
@@ -31,8 +30,7 @@ static double scaled(double value, scale by)
     return value * by.first * by.second;
 }
 
-/* A mean of equal values is rounded, so the sums of squares may show a spread where there is none.
- */
+/* A mean of equal values is rounded, so the sums of squares may show a spread of constant lists. */
 static bool is_constant(const double *x, const int32_t *counts, int64_t n)
 {
     const double *first = NULL;
@@ -102,7 +100,7 @@ void bp_order_of(int64_t *order, const double *values, int64_t n)
     bp_free(list);
 }
 
-/* Ranks from 0; equal values have the mean of theirs; NaN has none: NaN. */
+/* Ranks from 0; equal values get their mean rank; the rank of NaN is NaN. */
 static double *ranks_of(const double *x, const int64_t *order, const int32_t *counts, int64_t n)
 {
     double *ranks = bp_alloc("statistics.ranks", n, sizeof *ranks), before = 0;

@@ -1,4 +1,4 @@
-/* ROC and precision-recall figures by one walk from the highest score on. */
+/* ROC and precision-recall figures in one pass from the highest score. */
 #include "statistics/detection.h"
 
 #include "base/mem.h"
@@ -67,7 +67,7 @@ void bp_detection_free(bp_detection **detection)
     *detection = NULL;
 }
 
-/* Documents with a score above the present group's, and in all. */
+/* Documents with a score above the current group's, and the totals. */
 typedef struct roc_walk {
     int64_t positives, negatives, passed_positives, passed_negatives;
     double area, precision; /* areas not yet divided */
@@ -82,7 +82,7 @@ static int64_t weight_of(const scored_document *one, const int32_t *in_domain,
     return counts ? counts[one->document] : 1;
 }
 
-/* Documents of one score: no threshold parts them. */
+/* Documents of one score: no threshold separates them. */
 static void walk_group(roc_walk *walk, int64_t positives, int64_t negatives)
 {
     int64_t below = walk->negatives - walk->passed_negatives - negatives;

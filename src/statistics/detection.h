@@ -1,6 +1,6 @@
 /* Does a score distinguish documents of another domain from those of one's own? Local: no MPI.
  *
- * Positive class: shifted. A higher score speaks for it. */
+ * Positive class: shifted. A higher score indicates it. */
 #ifndef BP_STATISTICS_DETECTION_H
 #define BP_STATISTICS_DETECTION_H
 
@@ -11,8 +11,7 @@
 /** Documents of both kinds in descending order of score, sorted once. */
 typedef struct bp_detection bp_detection;
 
-/** Scores that are NaN (documents of no tokens) are left out; counts below still have a place for
- * them.
+/** NaN scores (documents without tokens) are left out; counts below still have an element for them.
  *
  * Owns:       *out is the caller's, bp_detection_free().
  * Errors:     BP_ERR_SYSTEM memory. */
@@ -21,8 +20,8 @@ bp_err bp_detection_new(bp_detection **out, const double *in_domain, int64_t in_
 void bp_detection_free(bp_detection **detection);
 
 typedef struct bp_detection_figures {
-    /** Chance that a shifted document scores above an in-domain one, ties counting half: ties by
-     * rank average (Mann-Whitney). */
+    /** Probability that a shifted document scores above an in-domain one, ties counting half: by
+     * average ranks (Mann-Whitney). */
     double auroc;
     /** Average precision, sum_n (R_n - R_(n-1)) P_n over distinct thresholds, as
      * sklearn.metrics.average_precision_score: no interpolation. */
@@ -32,8 +31,8 @@ typedef struct bp_detection_figures {
     double fpr95;
 } bp_detection_figures;
 
-/** Figures of all documents (NULL, NULL), or of a resample: how often each document counts. NaN
- * where one of the two kinds has no document. O(n), without a sort.
+/** Figures of all documents (NULL, NULL), or of a resample: how often each document counts. NaN if
+ * one of the two kinds has no document. O(n), without a sort.
  *
  * Source: Fawcett 2006, An introduction to ROC analysis, algorithms 1 and 2; FPR at 95 % TPR:
  * Liang et al. 2018 (arXiv:1706.02690). */

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* From here on the asymptotic series has all digits of a double. */
+/* From this x on the asymptotic series has all digits of a double. */
 #define SERIES_FROM 12.0
 
 double bp_digamma(double x)

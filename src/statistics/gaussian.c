@@ -4,7 +4,7 @@
 #include <math.h>
 
 #define PI     3.14159265358979323846
-#define SPAN   40.0 /* of ln noise below its upper bound that is looked at */
+#define SPAN   40.0 /* range of ln noise that is searched, below its upper bound */
 #define COARSE 400
 #define STEPS  200
 
@@ -27,8 +27,8 @@ static double mean_nll(const double *errors, const double *variances, int64_t n,
     return sum / (double)n;
 }
 
-/* The likelihood may have several maxima: a grid finds the highest, a golden section its top. More
- * noise than the largest squared error only makes it less. */
+/* The likelihood may have several maxima: a grid finds the highest, golden section refines it. More
+ * noise than the largest squared error only decreases it. */
 double bp_gaussian_noise(const double *errors, const double *variances, int64_t n)
 {
     const double golden = 0.5 * (sqrt(5) - 1);

@@ -6,12 +6,11 @@
 
 /** Minus the log density of a value that differs from the mean by `error`, in nats. */
 double bp_gaussian_nll(double error, double variance);
-/** The share of the density that is nearer to the mean than that value: it is in the central
- * interval of a level if this is at most the level. */
+/** The probability mass nearer to the mean than that value: the value is in the central interval of
+ * a level if this is at most the level. */
 double bp_gaussian_within(double error, double variance);
-/** The variance of noise, beside those of the predictions, that minimises the mean of
- * bp_gaussian_nll(errors[k], variances[k] + noise): 0 or more; errors of n > 0 predictions. Found
- * to 1e-10 of itself. */
+/** The variance of additional noise that minimises the mean of bp_gaussian_nll(errors[k],
+ * variances[k] + noise): 0 or more; n > 0. Relative accuracy 1e-10. */
 double bp_gaussian_noise(const double *errors, const double *variances, int64_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Student's t, levels of percentiles, shares, several comparisons at once. Called by resample.c,
- * metric.c and calibration.c, and by figures of scoring. */
+/* Student's t, levels of percentiles, shares, multiple comparisons. Called by resample.c, metric.c
+ * and calibration.c, and by figures of scoring. */
 #include "statistics/inference.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define LEVEL      0.05
-#define MANY       1000000 /* documents from which on Student's t is the normal distribution */
+#define MANY       1000000 /* for more documents Student's t is the normal distribution */
 #define NORMAL_95  1.959963984540054
 #define FRACTIONS  10000
 #define BISECTIONS 200

@@ -1,4 +1,4 @@
-/* What small samples need: Student's t, levels of percentiles, shares, several comparisons at once.
+/* Inference for small samples: Student's t, levels of percentiles, shares, multiple comparisons.
  * Local: no MPI. */
 #ifndef BP_STATISTICS_INFERENCE_H
 #define BP_STATISTICS_INFERENCE_H
@@ -11,35 +11,36 @@ typedef struct bp_interval {
     double low, high;
 } bp_interval;
 
-/** An interval of fewer documents misses more often than it says: there is none
+/** Fewer documents get no interval: its coverage would be below its level
  * (tests/statistics/test_interval_coverage.c, docs/scoring.md). */
 #define BP_FEW_DOCUMENTS 10
 
-/** The same of the rate of false positives at which 95 % are found: of few it is biased. */
+/** The same for the false positive rate at 95 % true positives, which is biased for few
+ * documents. */
 #define BP_FEW_FOUND 50
 
-/** The same of Matthews' correlation: of few documents many resamples lack a class. */
+/** The same for Matthews' correlation: with few documents many resamples lack a class. */
 #define BP_FEW_OF_CLASSES 20
 
-/** P(|T| >= |t|) of Student's t with `freedom` > 0 degrees of freedom; NaN of NaN. */
+/** P(|T| >= |t|) of Student's t with `freedom` > 0 degrees of freedom; NaN for NaN. */
 double bp_student_two_sided(double t, double freedom);
 /** The t whose bp_student_two_sided is 0.05: the 0.975 quantile. */
 double bp_student_quantile(double freedom);
 
-/** The lower percentile of resamples of n >= 2 documents, between whose ends a 95 % interval is:
- * 0.025 of very many, less of few, for a bootstrap's deviations are too small by
- * sqrt((n - 1) / n), and their distribution is Student's.
+/** The lower percentile of the 95 % interval of resamples of n >= 2 documents: 0.025 for very many
+ * documents, less for few, because a bootstrap's deviations are too small by sqrt((n - 1) / n), and
+ * their distribution is Student's.
  *
  * Source:     Hesterberg 2015, What teachers should know about the bootstrap, The American
  *             Statistician 69, section 3.3: the expanded percentile interval. */
 double bp_percentile_level(int64_t documents);
 
-/** 95 % interval of a share of n independent documents; NaN of none.
+/** 95 % interval of a share of n independent documents; NaN for n = 0.
  *
  * Source:     Wilson 1927, JASA 22, 209-212; Brown, Cai and DasGupta 2001. */
 bp_interval bp_wilson_interval(double share, int64_t documents);
 
-/** p[n] to p-values adjusted for n comparisons; NaN stays, and counts as none.
+/** Adjusts p[n] for n comparisons; NaN stays NaN, and is not counted.
  *
  * Errors:     BP_ERR_SYSTEM memory.
  * Source:     Holm 1979, A simple sequentially rejective multiple test procedure. */

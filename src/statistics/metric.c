@@ -8,7 +8,7 @@
 
 typedef struct systems {
     const bp_metric *metric;
-    const void *answers[2]; /* the second NULL: one system */
+    const void *answers[2]; /* second NULL: one system */
 } systems;
 
 /* The figures of the first system, then those of the second. */
@@ -20,7 +20,7 @@ static void statistic(double *values, const int32_t *const *counts, const void *
         s->metric->figures(values + k * s->metric->width, counts[0], s->answers[k]);
 }
 
-/* values[BP_RESAMPLES][width of all systems]; NULL where there is no spread. */
+/* values[BP_RESAMPLES][width of all systems]; NULL without spread. */
 static bp_err resample(double **values, const systems *s, int64_t documents, uint64_t seed)
 {
     int64_t width = (s->answers[1] ? 2 : 1) * s->metric->width;
@@ -48,7 +48,7 @@ static bool has_interval(const bp_metric *metric, int64_t k, int64_t documents)
     return documents >= (metric->fewest[k] > 0 ? metric->fewest[k] : BP_FEW_DOCUMENTS);
 }
 
-/* Figure k of a metric. values: resamples, NULL where there is no spread. */
+/* Figure k of a metric. values: resamples, NULL without spread. */
 static bp_err set_figure(bp_figure *figure, double value, const bp_metric *metric, int64_t k,
                          const double *values, int64_t stride, int64_t documents)
 {

@@ -1,4 +1,4 @@
-/* Metrics of a test set with their 95 % intervals, of one system or of two side by side. Local: no
+/* Metrics of a test set with their 95 % intervals, of one system or of two compared. Local: no
  * MPI. */
 #ifndef BP_STATISTICS_METRIC_H
 #define BP_STATISTICS_METRIC_H
@@ -6,22 +6,22 @@
 #include "base/config/json.h"
 #include "statistics/resample.h"
 
-#define BP_METRIC_FIGURES 12 /* the most of a metric */
+#define BP_METRIC_FIGURES 12 /* most figures of a metric */
 
-/** What a figure is a share of: its interval is Wilson's, of documents always, of parts of
- * documents, which depend on one another, only where it is 0 or 1, which resamples never leave. */
+/** What a figure is a share of. Shares of documents have Wilson's interval. Shares of parts of
+ * documents, which are dependent, have it only at 0 or 1, where resamples do not vary. */
 typedef enum bp_share { BP_SHARE_OF_NOTHING, BP_SHARE_OF_DOCUMENTS, BP_SHARE_OF_PARTS } bp_share;
 
-/** Figures that are computed together. `answers` is what the metric's own header says: the
- * reference and a system's hypothesis of each document. */
+/** Figures that are computed together. `answers` is defined in the metric's header: the reference
+ * and a system's hypothesis of each document. */
 typedef struct bp_metric {
     const char *kind;
     int64_t width;
     const char *names[BP_METRIC_FIGURES]; /* [width] */
-    /** values[width] of documents that are there counts[document] times each (NULL: once); NaN
-     * where one is not defined. Called by several threads at once. */
+    /** values[width] for documents that count counts[document] times each (NULL: once); NaN if
+     * undefined. Called by several threads at once. */
     void (*figures)(double *values, const int32_t *counts, const void *answers);
-    bool lower[BP_METRIC_FIGURES]; /* an error: the lower the better */
+    bool lower[BP_METRIC_FIGURES]; /* lower is better */
     bp_share share[BP_METRIC_FIGURES];
     /* Documents below which a figure has no interval; 0: BP_FEW_DOCUMENTS. */
     int64_t fewest[BP_METRIC_FIGURES];
@@ -29,7 +29,7 @@ typedef struct bp_metric {
 
 typedef struct bp_figure {
     double value;
-    bp_interval interval; /* NaN of fewer documents than `fewest` of its metric says */
+    bp_interval interval; /* NaN for fewer documents than `fewest` of its metric */
 } bp_figure;
 
 /** figures[metric->width] of `documents` documents; intervals by BP_RESAMPLES resamples of
@@ -39,17 +39,17 @@ typedef struct bp_figure {
 bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,
                           int64_t documents, uint64_t seed);
 
-/** {NAME: {"value", "low", "high"}, ...}; null where a figure is not defined. New reference. */
+/** {NAME: {"value", "low", "high"}, ...}; null if a figure is undefined. New reference. */
 json_t *bp_metric_json(const bp_metric *metric, const bp_figure *figures);
 
 /** Two systems on the same documents and the same resamples. */
 typedef struct bp_figure_pair {
     bp_figure one, other, difference; /* one - other */
-    /* The share of resamples in which `one` is the better, equal ones counted half (Koehn 2004,
-     * Statistical significance tests for machine translation evaluation, section 4). */
+    /* The share of resamples in which `one` is better, ties counted half (Koehn 2004, Statistical
+     * significance tests for machine translation evaluation, section 4). */
     double wins;
-    /* Two-sided: how often a difference at least this large comes only from resampling, deviations
-     * taken from the mean of all, plus one of each (Riezler and Maxwell 2005, On some pitfalls in
+    /* Two-sided: the share of resamples whose deviation from the mean is at least this difference,
+     * plus one in numerator and denominator (Riezler and Maxwell 2005, On some pitfalls in
      * automatic evaluation and significance testing for MT, figure 2). */
     double p_value;
 } bp_figure_pair;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define ITERATIONS 100000
-#define BLOCK      4096 /* tokens whose sums are added up by themselves */
+#define BLOCK      4096 /* tokens of a partial sum */
 
 static double most_of(const bp_mixture_text *text, int64_t t)
 {
@@ -91,7 +91,7 @@ static double nll_of(const double *weights, const bp_mixture_text *text)
     return sum;
 }
 
-/* The best single model has all the weight, where the mixture is not better. */
+/* The best single model gets all the weight if the mixture is not better. */
 static void take_single(double *weights, bp_mixture_fit *fit, const bp_mixture_text *text)
 {
     for (int64_t m = 0; m < text->models; m++) {

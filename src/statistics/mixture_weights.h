@@ -1,5 +1,5 @@
-/* Weights of a mixture of models, fitted to what each gives to the tokens of a text. Local: no MPI.
- */
+/* Weights of a mixture of models, fitted to their probabilities of a text's tokens. Local: no
+ * MPI. */
 #ifndef BP_STATISTICS_MIXTURE_WEIGHTS_H
 #define BP_STATISTICS_MIXTURE_WEIGHTS_H
 
@@ -7,33 +7,33 @@
 
 #include <stdint.h>
 
-/** Passes end when no other weights are better by more, in nats a token; or after 100,000 of them.
- */
+/** Passes end when no other weights are better by more than this, in nats a token, or after 100,000
+ * passes. */
 #define BP_MIXTURE_GAP 1e-10
 
-/** What the models give to the tokens: natural logs, -INFINITY for probability 0; of each token at
- * least one is finite. */
+/** The models' log probabilities of the tokens: natural logs, -INFINITY for probability 0; at least
+ * one is finite for each token. */
 typedef struct bp_mixture_text {
     const float *const *logprob; /* [models][tokens] */
     int64_t models, tokens;      /* 1 or more */
 } bp_mixture_text;
 
 typedef struct bp_mixture_fit {
-    double nll;         /* of all tokens, of the mixture, in nats */
-    double gap;         /* nats a token that the best weights are better by, at most */
+    double nll;         /* of the mixture, over all tokens, in nats */
+    double gap;         /* bound on how much better the best weights are, nats a token */
     int64_t iterations; /* of EM */
 } bp_mixture_fit;
 
 /** The weights w with the largest likelihood of sum_m w_m p_m(token), by expectation maximisation
- * from equal ones, until none are better by `gap` nats a token. Where the best single model is no
- * worse than what that comes to, it has all the weight: the fit is never above it.
+ * from equal ones, until no weights are better by `gap` nats a token. If the best single model is
+ * at least as good, it gets all the weight: the fit is never worse than it.
  *
  * Shapes:     weights[models], which sum to 1.
  * Errors:     BP_ERR_SYSTEM memory.
  * Source:     Dempster, Laird and Rubin 1977, section 4.3; the bound is that of concave functions
- * on a simplex: the best is at most log max_m mean_t p_m / p above (Cover 1984, "An Algorithm for
- * Maximizing Expected Log Investment Return", section III). Sums are over fixed blocks in order, so
- * the bits do not depend on the number of threads.
+ * on a simplex: the best is above by at most log max_m mean_t p_m / p (Cover 1984, "An Algorithm
+ * for Maximizing Expected Log Investment Return", section III). Sums are over fixed blocks in
+ * order, so the bits do not depend on the number of threads.
  */
 bp_err bp_mixture_weights(double *weights, bp_mixture_fit *fit, const bp_mixture_text *text);
 

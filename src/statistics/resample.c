@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM_BLOCKS 16 /* of the generator, side by side */
-#define LANES         8  /* of a sum */
+#define STREAM_BLOCKS 16 /* parallel blocks of the generator */
+#define LANES         8  /* parallel partial sums */
 
 bp_rng_key bp_resample_key(uint64_t seed, int64_t r, int64_t stream)
 {
@@ -25,7 +25,7 @@ static int64_t scale(uint64_t bits, int64_t n)
     return (int64_t)(((unsigned __int128)bits * (uint64_t)n) >> 64);
 }
 
-/* ---- how many draws a block has ---- */
+/* ---- draws of a block ---- */
 
 /* A stream of random 64-bit words, far from those of the draws. */
 typedef struct bit_stream {
@@ -45,8 +45,8 @@ static uint64_t next_word(bit_stream *bits)
     return bits->words[bits->used++];
 }
 
-/* Of `trials` with chance p / 2^64 each, how many happen? 64 at once: a trial happens if its random
- * binary fraction is below p, which its first digit that differs decides. */
+/* The number of successes in `trials` with probability p / 2^64 each, 64 at once: a trial succeeds
+ * if its random binary fraction is below p, which the first differing digit decides. */
 static int64_t count_trials(bit_stream *bits, int64_t trials, uint64_t p)
 {
     int64_t happened = 0;
@@ -202,10 +202,10 @@ static void draw_resample(const counts_place *place, const bp_bootstrap *spec, i
     }
 }
 
-/* ---- values that rest on one document ---- */
+/* ---- values that depend on one document ---- */
 
-/* Is document d of all sets drawn in just those resamples in which the value is defined? Then no
- * other one says anything of it. lone[d]: not yet refuted. */
+/* Is document d of all sets drawn exactly in the resamples in which the value is defined? Then the
+ * value depends on no other document. lone[d]: not yet refuted. */
 static void refute(bool *lone, const int32_t *counts, int64_t documents, bool defined)
 {
     for (int64_t d = 0; d < documents; d++)
@@ -221,7 +221,8 @@ static bool has_gap(const double *values, const bp_bootstrap *spec)
     return defined > 0 && defined < spec->resamples;
 }
 
-/* One document has no spread: what rests only on it is not defined in any resample. */
+/* One document has no spread: a value that depends only on it becomes undefined in all
+ * resamples. */
 static void forget(double *values, const bp_bootstrap *spec)
 {
     for (int64_t r = 0; r < spec->resamples; r++)
@@ -310,7 +311,7 @@ bp_err bp_resample_sums_init(bp_resample_sums *self)
     return BP_OK;
 }
 
-/* Weighted by counts, in lanes. */
+/* Weighted by counts, in parallel partial sums. */
 static double sum_block(const double *values, const int32_t *counts, int64_t documents)
 {
     double lanes[LANES] = {0}, sum = 0;
@@ -419,7 +420,7 @@ bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples,
     return bp_interval_of_difference(out, values, NULL, resamples, stride, documents);
 }
 
-/* Within what so many documents can tell from 0 and 1. */
+/* Clipped to what this many documents can distinguish from 0 and 1. */
 static double logit_within(double share, int64_t documents)
 {
     double least = 1e-3 / (double)documents;

@@ -1,4 +1,4 @@
-/* Risk and coverage by one walk from the most certain token on. */
+/* Risk and coverage in one pass from the most certain token. */
 #include "statistics/risk.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 typedef struct risk_walk {
     int64_t total, place;
     double error, nll;
-    int point; /* the next one to be put down */
-    double at; /* its place, maybe within a token; beyond all after the last */
+    int point; /* the next point to record */
+    double at; /* its position, maybe within a token; after the last point, beyond all tokens */
 } risk_walk;
 
 static void next_point(risk_walk *walk)
@@ -42,7 +42,7 @@ static void walk_group(bp_risk *out, risk_walk *walk, int64_t count, double erro
     walk->place += count;
 }
 
-/* The same of one token, as most groups are. */
+/* The same for one token, the most common group. */
 static void walk_token(bp_risk *out, risk_walk *walk, double error, double nll)
 {
     if (walk->at <= (double)(walk->place + 1)) {

@@ -1,4 +1,4 @@
-/* Texts that answer one prompt, grouped by what they mean, and the entropy of the groups. Local: no
+/* Texts that answer one prompt, clustered by meaning, and the entropy of the clusters. Local: no
  * MPI. */
 #ifndef BP_STATISTICS_SEMANTIC_H
 #define BP_STATISTICS_SEMANTIC_H
@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** same[k]: do text `one` and text others[k] mean the same? false: it can't be found out, and all
- * ends. */
+/** same[k]: do text `one` and text others[k] mean the same? Returns false if it can't decide, which
+ * ends the clustering. */
 typedef bool (*bp_semantic_same)(void *context, int64_t one, const int64_t *others, int64_t count,
                                  bool *same);
 
 /** cluster[n]: each text in the order given joins the first cluster whose first text means the
- * same, or begins one. Returns how many there are; -1: `same` has failed.
+ * same, or begins one. Returns the number of clusters; -1 if `same` failed.
  *
  * Source:     Kuhn, Gal and Farquhar 2023 (arXiv:2302.09664), algorithm 1. */
 int64_t bp_semantic_clusters(int64_t *cluster, int64_t n, bp_semantic_same same, void *context);

@@ -155,7 +155,7 @@ bp_entity_counts bp_entities_compare(const char *const *label, const char *const
     static const parsed_tag OUTSIDE = {'O', ""};
     parsed_tag before[2] = {OUTSIDE, OUTSIDE};
     bp_entity_counts counts = {.tags = n};
-    bool same = false; /* an entity of the same beginning and type is open on both sides */
+    bool same = false; /* both sides have an open entity of the same beginning and type */
 
     for (int64_t k = 0; k <= n; k++) {
         parsed_tag tag[2] = {k < n ? parse_tag(label[k]) : OUTSIDE,

@@ -10,7 +10,7 @@ typedef struct quintic {
     double c[6];
 } quintic;
 
-/* The coefficients that meet value, slope and curvature at both ends (in units of t). */
+/* The coefficients that match value, slope and curvature at both ends (in units of t). */
 static quintic quintic_of(const bp_temperature_sums *sums, int k)
 {
     double h = sums->beta[k + 1] - sums->beta[k];

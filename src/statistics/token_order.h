@@ -11,13 +11,13 @@
 typedef struct bp_token_order {
     int64_t tokens;
     float *score;
-    float *nll;        /* 0 where none was given */
+    float *nll;        /* 0 if no NLL was given */
     uint32_t *owner;   /* 2 document + correct */
-    int64_t documents; /* all documents are below */
-    int64_t *lengths;  /* [documents]: their tokens here */
+    int64_t documents; /* number of documents */
+    int64_t *lengths;  /* [documents]: their numbers of tokens */
 } bp_token_order;
 
-/** What is sorted. */
+/** The tokens to sort. */
 typedef struct bp_token_table {
     int64_t tokens, documents;
     const float *score;           /* [tokens]; NaN: left out */
@@ -30,7 +30,7 @@ typedef struct bp_token_table {
  *  Errors:     BP_ERR_SYSTEM memory. */
 bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table);
 
-/** Tokens in all where each document counts counts[document] times (NULL: once). */
+/** The total of tokens if each document counts counts[document] times (NULL: once). */
 int64_t bp_token_order_total(const bp_token_order *order, const int32_t *counts);
 
 /** How often the token at a place counts. */

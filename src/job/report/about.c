@@ -1,5 +1,5 @@
-/* What a page says of its run: name, model, corpus, command, version, date. Called by training.c,
- * job/work.c and uncertainty/results/page.c. */
+/* The description of a run on its page: name, model, corpus, command, version, date. Called by
+ * training.c, job/work.c and uncertainty/results/page.c. */
 #include "job/report/report_priv.h"
 
 #include "base/config/json.h"
@@ -24,7 +24,7 @@ static void add(json_t *about, const char *name, const char *value, bool code)
     bp_free(shown);
 }
 
-/* The first of these keys that the run has; "" if none. */
+/* The first of these keys that the run has, or "". */
 static const char *value_of(const run_pairs *pairs, const char *const *keys)
 {
     const char *value = NULL;
@@ -34,7 +34,7 @@ static const char *value_of(const run_pairs *pairs, const char *const *keys)
     return value ? value : "";
 }
 
-/* Those of the run at `folder`; with `near`, of the run of which it is a checkpoint, or of its
+/* Parameters of the run at `folder`; with `near`, of the run of which it is a checkpoint, or of its
  * first member. 0: unknown. */
 static long long parameters_of(const char *folder, bool near)
 {

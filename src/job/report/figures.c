@@ -1,4 +1,4 @@
-/* Figures as pages and people read them. */
+/* Figures as text for pages and people. */
 #include "job/report/figures.h"
 
 #include "base/buffer.h"

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define POLL_SECONDS 0.005
-#define WORDS_BYTES  400 /* of the last that it says */
+#define WORDS_BYTES  400 /* of its last output */
 
 extern char **environ;
 
@@ -79,7 +79,7 @@ static int spawn(pid_t *child, const int fds[FILES])
     return failed;
 }
 
-/* Its status as waitpid gives it; -1: it was killed since it took too long. */
+/* Its status from waitpid; -1 if it was killed because it took too long. */
 static int await(pid_t child)
 {
     double end = bp_clock_now() + bp_gnuplot_seconds;
@@ -97,7 +97,7 @@ static int await(pid_t child)
     return late ? -1 : status;
 }
 
-/* Its last line that is not empty and no mere pointer to a place ("    ^"). */
+/* Its last line that is neither empty nor only a position marker ("    ^"). */
 static void last_words(char out[WORDS_BYTES], int fd)
 {
     struct stat status = {0};

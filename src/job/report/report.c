@@ -1,4 +1,4 @@
-/* Makes pages and plots of the files that are installed beside the programs. */
+/* Makes pages and plots from the files that are installed with the programs. */
 #include "job/report/report_priv.h"
 
 #include "base/config/json.h"
@@ -108,7 +108,7 @@ bp_err bp_report_text(char **out, const char *file, const json_t *data)
     return err;
 }
 
-/* Where an id follows the text: id='x', href='#x', url(#x); NULL: nowhere. */
+/* Where the next id of the text is: id='x', href='#x', url(#x); NULL without one. */
 static const char *find_id(const char *text)
 {
     static const char *const BEFORE[] = {" id='",    " id=\"",    " href='#", " href=\"#",

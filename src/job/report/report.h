@@ -1,11 +1,11 @@
-/* Pages and plots: templates and gnuplot scripts that are installed beside the programs, filled
- * with JSON. Local: no MPI.
+/* Pages and plots: templates and gnuplot scripts that are installed with the programs, filled with
+ * JSON. Local: no MPI.
  *
  * pages/NAME.html is a template (report/template.h); a page holds its style and its plots, and
  * needs no other file and no network. plots/NAME.gp draws from variables and CSV files.
  *
- * Both are read from the folder $BAGPIPE_SHARE/report where that is set, else from
- * ../share/bagpipe/report beside the folder of the program. */
+ * Both are read from the folder $BAGPIPE_SHARE/report if that is set, else from
+ * ../share/bagpipe/report relative to the program's folder. */
 #ifndef BP_JOB_REPORT_REPORT_H
 #define BP_JOB_REPORT_REPORT_H
 
@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "job/report/figures.h"
 
-/** Is the template pages/NAME.html there? */
+/** Does the template pages/NAME.html exist? */
 bool bp_report_has_page(const char *name);
 
 /** Write `path` from pages/head.html and pages/NAME.html. In both, {{{style}}} is pages/style.css.
@@ -27,31 +27,31 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data);
 bp_err bp_report_text(char **out, const char *file, const json_t *data);
 
 /** page.about: run, model, parameters, corpus, command, version and date of the run at `folder`, as
- * far as its run.json and config.ini have them; pages/head.html shows it above every page. */
+ * far as run.json and config.ini have them; pages/head.html shows it at the top of every page. */
 void bp_report_about(json_t *page, const char *folder);
-/** Of one run among several a line of about: its command, or its folder if it has none. */
+/** A line of `about` for one of several runs: its command, or its folder without one. */
 void bp_report_about_run(json_t *about, const char *name, const char *folder);
 
-/** A gnuplot script that needs no file but its data: `variables`, common.gp, NAME.gp.
+/** A self-contained gnuplot script: `variables`, common.gp, NAME.gp.
  *
- * variables:  an object. A string, a number and an array of either are what they are in gnuplot; a
- *             string under a name that begins with '$' is a data block.
+ * variables:  an object. Strings, numbers and arrays of them become gnuplot variables; a string
+ * whose name begins with '$' becomes a data block.
  * Owns:       *script is the caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_INPUT the script is missing; BP_ERR_SYSTEM. */
 bp_err bp_report_script(char **script, const char *name, const json_t *variables);
 
 /** Run gnuplot on a script in `folder` (NULL: here), for bp_gnuplot_seconds at most.
  *
- * Owns:       *picture[*bytes], with a zero after it, is what it wrote without `set output`: the
+ * Owns:       *picture[*bytes], followed by a zero byte, is what it wrote without `set output`: the
  *             caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_INPUT there is no gnuplot; BP_ERR_FORMAT it failed: the message has its last
  *             line; BP_ERR_SYSTEM it can't be run, or took too long. */
 extern double bp_gnuplot_seconds; /* 20; tests set it */
 bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char *script);
 
-/** The <svg> element of a file of gnuplot's, to be put into a page: its ids begin with `prefix`,
- * since a page has many such elements, and gnuplot's titles are removed. Free with bp_free(); NULL:
- * it has none, or no memory. */
+/** The <svg> element of gnuplot's output, for a page: its ids get `prefix`, since a page has many
+ * such elements, and gnuplot's titles are removed. Free with bp_free(); NULL if there is no such
+ * element, or no memory. */
 char *bp_report_svg(const char *text, const char *prefix);
 
 /** page.plot: the <svg> element that plots/NAME.gp draws of `variables` (bp_report_script), whose

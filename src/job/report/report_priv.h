@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "job/report/report.h"
 
-/** Add text as gnuplot's expression of it: in single quotes, where nothing is expanded. */
+/** Add text as a gnuplot expression, in single quotes, in which nothing is expanded. */
 void report_put_quoted(bp_buffer *out, const char *text);
 
 #endif

@@ -140,7 +140,8 @@ static const json_t *member_of(const json_t *object, const char *name, const cha
     return json_object_get(object, key);
 }
 
-/* NULL: there is none. The first part of a name is looked for outwards, what follows only in it. */
+/* The value of a name, or NULL. The first part of a name is looked up outwards, later parts only in
+ * it. */
 static const json_t *find_value(const frame *context, const char *name, int bytes)
 {
     const char *end = name + bytes, *dot = memchr(name, '.', (size_t)bytes);
@@ -186,7 +187,7 @@ static void put_value(bp_buffer *out, const json_t *value, bool raw)
 
 static bp_err render(reader *self, const tag *section, const frame *context, bool shown);
 
-/* The body is at self->at; it is read once even where nothing of it is shown. */
+/* The body is at self->at; it is parsed once even if nothing of it is shown. */
 static bp_err render_section(reader *self, const tag *section, const frame *context, bool shown)
 {
     const json_t *value = find_value(context, section->name, section->bytes);
@@ -207,7 +208,7 @@ static bp_err render_section(reader *self, const tag *section, const frame *cont
     return err;
 }
 
-/* Up to the end of `section`, or of the text where that is NULL. */
+/* Renders up to the end of `section`, or of the text if that is NULL. */
 static bp_err render(reader *self, const tag *section, const frame *context, bool shown)
 {
     tag found;

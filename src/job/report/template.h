@@ -14,10 +14,9 @@
  *   {{^name}} ... {{/name}} where {{#name}} gives nothing
  *   {{! words }}            nothing
  *
- * a.b is b of a. A name that an object lacks is looked for in the sections around it; one that is
- * nowhere is empty. A line with only a section's tag or a comment leaves no empty line. Integers
- * have commas between thousands ({{{name}}}: none), reals 6 digits: for other digits, give a
- * string.
+ * a.b is b of a. A name that an object lacks is looked up in the enclosing sections; an unknown
+ * name is empty. A line with only a section's tag or a comment leaves no empty line. Integers have
+ * commas between thousands ({{{name}}}: none), reals 6 digits: for other digits, give a string.
  *
  * `name` is the template's, for messages.
  * Errors:     BP_ERR_FORMAT a tag without its end, with name and line; BP_ERR_SYSTEM.
@@ -25,9 +24,10 @@
  */
 bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, const json_t *data);
 
-/** Add text with & < > " as HTML has them; a control character but tab and line ends is \xNN. */
+/** Add text with & < > " escaped for HTML; control characters except tab and line ends become
+ * \xNN. */
 void bp_html_escape(bp_buffer *out, const char *text, size_t bytes);
-/** Add text of JSON as a <script> may hold it: no '<' that could end it. */
+/** Add JSON text that is safe in a <script>: without '<', which could end it. */
 void bp_script_escape(bp_buffer *out, const char *json);
 
 #endif

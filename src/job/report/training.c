@@ -25,13 +25,13 @@
 #define POINTS_LEAST 100
 #define SMOOTH_SHARE 25 /* the smoothed loss is the mean of this part of a curve's lines */
 #define FIRST_SHARE                                                                                \
-    33 /* this part of them comes first: where it is steep, it may be above the axes */
+    33 /* the first lines, as a part of them: where they are steep, they may exceed the axes */
 #define FEW_LINES 30  /* each is seen as a point */
-#define STEEP     1.5 /* that is, where it makes the axis this many times as long */
+#define STEEP     1.5 /* steep: it makes the axis this many times as long */
 
 typedef struct training {
     bp_history *runs;
-    char **names; /* [runs]: what they are called */
+    char **names; /* [runs]: their names */
     int64_t count, curves, points;
     bool thinned; /* a curve has more lines than points */
     bool has_mean;
@@ -104,7 +104,7 @@ static void close_runs(training *self)
 
 /* ---- curves as CSV ---- */
 
-/* The mean of what is finite of column c in rows [first, end). */
+/* The mean of the finite values of column c in rows [first, end). */
 static double mean_of(const bp_curve *curve, int c, int64_t first, int64_t end)
 {
     double sum = 0;
@@ -124,7 +124,7 @@ static void put_place(bp_buffer *out, const double *row)
                      row[BP_HISTORY_HOURS]);
 }
 
-/* The line of a step; -1: there is none. */
+/* The line of a step, or -1. */
 static int64_t line_at(const bp_curve *curve, double step)
 {
     int64_t first = 0, end = curve->count;
@@ -158,9 +158,9 @@ static void widen(double *low, double *high, const bp_history *run, const bp_cur
     }
 }
 
-/* Runs of lines become one: at the place of the last one, with means and, of the loss, the ends. It
- * and the speed are smoothed around the middle as far on one side as on the other, so that an end
- * pulls at nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
+/* Groups of lines become one, at the position of the last, with means, and for the loss the
+ * extremes. Loss and speed are smoothed over a symmetric window, so that the ends are unbiased.
+ * steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
 static void put_curve(bp_buffer *out, const training *self, const bp_history *mean_of_run,
                       const bp_curve *curve)
 {
@@ -203,7 +203,7 @@ static int64_t put_validations(bp_buffer *out, const training *self, const bp_cu
     return count;
 }
 
-/* What a column reaches in all curves: all of it, and without each curve's first lines. */
+/* The range of a column in all curves: with and without each curve's first lines. */
 typedef struct reach {
     double low, high, later;
 } reach;
@@ -228,7 +228,7 @@ static reach reach_of(const training *self, int column)
     return all;
 }
 
-/* Where the axis of the losses ends, null: where the curves do. Validations are within it. */
+/* The end of the axis of losses; null: the end of the curves. Validations are always within it. */
 static json_t *top_of_losses(const training *self)
 {
     reach all = reach_of(self, BP_HISTORY_LOSS), valid = reach_of(self, BP_HISTORY_VALID_LOSS);
@@ -238,7 +238,7 @@ static json_t *top_of_losses(const training *self)
     return steep ? json_real(fmax(top, valid.later)) : json_null(); /* which ignores NaN */
 }
 
-/* The largest value of a column, 1 where there is none above 0. */
+/* The largest value of a column, or 1 if no value is above 0. */
 static json_t *most_of_curves(const training *self, int column)
 {
     double most = reach_of(self, column).high;
@@ -285,7 +285,7 @@ static void set_block(json_t *variables, const char *name, bp_buffer *block)
     bp_buffer_clear(block);
 }
 
-/* What a loss is of, if it is the same in all runs: "nats a token". */
+/* The unit of the loss, if it is the same in all runs: "nats a token". */
 static const char *unit_of(const training *self)
 {
     const char *first = NULL;
@@ -397,13 +397,13 @@ bp_err bp_training_picture(const char *path, const char *const *folders, int64_t
 
 /* ---- the page ---- */
 
-/* Null where there is no number. */
+/* Null if it is not a number. */
 static json_t *real_text(const char *format, double value)
 {
     return isfinite(value) ? json_sprintf(format, value) : json_null();
 }
 
-/* "12,345,678"; null where there is none. */
+/* "12,345,678", or null. */
 static json_t *count_text(int64_t value)
 {
     return value > 0 ? json_integer(value) : json_null();
@@ -429,7 +429,7 @@ static json_t *row_of(const char *run, const char *curve_name, const char *state
 #define RUNS_ACROSS 6 /* more are rows of the keys that differ, not columns */
 
 /* {"corner": what rows are, "heads": [...], "rows": [{"head": ..., "values": [{"value": ...}]}]},
- * or null: nothing differs. */
+ * or null if nothing differs. */
 static json_t *differences_of(const training *self)
 {
     const char **keys = NULL;
@@ -463,7 +463,7 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
-/* For several runs, below the figures, as there may be many: each one's command. */
+/* For several runs: the command of each, below the figures, as there may be many. */
 static void add_commands(json_t *page, const training *self)
 {
     json_t *about = json_array();
@@ -502,7 +502,8 @@ static json_t *page_of(const training *self)
     return page;
 }
 
-/* page.values: what the script of the page shows of each curve, as JSON that ends no <script>. */
+/* page.values: the values of each curve for the page's script, as JSON that is safe in a
+ * <script>. */
 static void add_points(json_t *page, const json_t *variables)
 {
     json_t *points =

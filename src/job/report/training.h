@@ -10,15 +10,15 @@
 /** Write the page of `count` runs to `path`: plots over steps, tokens and hours, final figures, and
  * the keys that differ.
  *
- * *notice: why the page has no plots (no gnuplot); NULL: it has them. The caller's, bp_free().
+ * *notice: why the page has no plots (no gnuplot), or NULL. The caller's, bp_free().
  * Errors:     those of bp_history_read and bp_report_page; BP_ERR_FORMAT no run has logged a
  *             step. */
 bp_err bp_training_page(const char *path, const char *const *folders, int64_t count, char **notice);
 
 /** The page at the end of a training: FOLDER/index.html. A failure is a warning. */
 void bp_training_leave_page(const char *folder);
-/** The same where the run is new; of one that was finished before, where its page is gone and the
- * templates are there, with a line that says so. */
+/** The same for a new run; for one that was finished before, only if its page is missing and the
+ * templates exist, with a line in the log. */
 void bp_training_keep_page(const char *folder, bool is_new);
 
 /** Write the plots to `path` as SVG, or as PNG. x: "steps", "tokens" or "hours".

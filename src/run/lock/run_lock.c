@@ -1,14 +1,14 @@
 /* The lock of a run folder: RUN/lock/owner-NNNNNN, numbered from 1. The highest number is the
- * owner, and says whether it let go. What is done next, run_lock_record.c decides; here it is done,
- * on files.
+ * owner, and its file says whether the lock was released. run_lock_record.c decides what to do
+ * next; this file does it.
  *
- * To take the lock is to create the next number, which link(2) does for only one process, on NFS
- * and Lustre too; so nobody ever removes a lock that another has just taken. The highest file stays
- * when its owner leaves, so that numbers only grow; and as a challenger may be slow, who has
- * created a number looks whether it is the highest. An owner whose number is no longer the highest
- * has lost the run: it looks before every commit, before every line of a journal, and its thread at
- * every heartbeat. beat-NNNNNN is a counter that this thread raises, for those who can't ask
- * the owner's host. */
+ * To take the lock is to create the next number, which link(2) allows to only one process, also on
+ * NFS and Lustre. So no process removes a lock that another has just taken. The highest file stays
+ * when its owner exits, so that numbers only grow. A slow challenger may create a lower number, so
+ * it then checks that its number is the highest. An owner whose number is no longer the highest has
+ * lost the run: it checks before every commit and every line of a journal, and its thread checks at
+ * every heartbeat. beat-NNNNNN is a counter that this thread increments, for processes that can't
+ * query the owner's host. */
 #include "run/lock/run_lock.h"
 
 #include "base/fault.h"
@@ -38,9 +38,9 @@ struct run_lock {
     run_owner self;
     lock_record lock_record;
     double heartbeat_seconds;
-    atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
+    atomic_bool lost; /* for certain, not because the disk can't be read */
     pthread_t heartbeat_thread;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* protects the members below */
     pthread_cond_t wake;
     bool ends;
 };
@@ -50,7 +50,7 @@ static char *member_path(const char *folder, const char *kind, int64_t epoch)
     return bp_sprintf("%s/%s-%06lld", folder, kind, (long long)epoch);
 }
 
-/* How much of lock->folder names the run's. */
+/* Bytes of the run folder's path in lock->folder. */
 static int run_dir_bytes(const run_lock *lock)
 {
     return (int)(bp_path_base(lock->folder) - lock->folder - 1);
@@ -77,7 +77,7 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
     return err;
 }
 
-/* ---- beating ---- */
+/* ---- heartbeat ---- */
 
 /* Written in place, so that a full disk does not stop it, and closed, so that other hosts see it.
  */
@@ -125,7 +125,7 @@ static void *heartbeat_loop(void *argument)
     return NULL;
 }
 
-/* ---- the owner there is ---- */
+/* ---- the current owner ---- */
 
 static bp_err read_owner(const char *folder, int64_t epoch, run_owner *out)
 {
@@ -172,7 +172,7 @@ bp_err run_lock_read(const char *run_dir, run_owner *out, char **heartbeat)
     return err;
 }
 
-/* One reading of the counter of an owner that can't be asked, only by this machine's clock. */
+/* Reads the counter of an unreachable owner once, timed by this machine's clock. */
 static void watch(run_lock *lock, const run_owner *owner)
 {
     lock_record *self = &lock->lock_record;
@@ -198,9 +198,10 @@ static void watch(run_lock *lock, const run_owner *owner)
 
 /* ---- taking ---- */
 
-/* Create `path` with the content of `from` if nobody else does: BP_OK and *won, or BP_OK and not.
- * An answer that NFS lost and asked for again says EEXIST though the link was made: the count of
- * links knows. Who takes a number sweeps away the drafts for it: one that vanished has lost. */
+/* Create `path` with the content of `from` unless another process does: returns BP_OK, and *won
+ * whether this one did. After a lost answer NFS retries and returns EEXIST although the link was
+ * made: the link count decides. The process that takes a number removes the drafts for it: a draft
+ * that vanished has lost. */
 static bp_err link_new(const char *from, const char *path, bool *won)
 {
     struct stat status;
@@ -219,7 +220,8 @@ static bp_err link_new(const char *from, const char *path, bool *won)
     return bp_fail_create("can't take the lock", path);
 }
 
-/* By its own name from the start, so that an owner that sweeps knows whether it is litter. */
+/* Its name has the number from the start, so that an owner that sweeps can tell whether it is
+ * stale. */
 static bp_err write_draft(const char *path, const run_owner *self)
 {
     json_t *value = run_owner_json(self);
@@ -237,7 +239,7 @@ static bp_err write_draft(const char *path, const run_owner *self)
     return err;
 }
 
-/* Create the number self->epoch for `self`, if nobody else does: *won. */
+/* Create the number self->epoch for `self`; *won is false if another process did. */
 static bp_err claim(const char *folder, const run_owner *self, bool *won)
 {
     long long number = (long long)self->epoch;
@@ -260,13 +262,13 @@ static void remove_number(const run_lock *lock)
 {
     char *path = member_path(lock->folder, "owner", lock->self.epoch);
 
-    (void)unlink(path); /* a number that others are beyond counts for nobody */
+    (void)unlink(path); /* a number below others is without effect */
     bp_free(path);
 }
 
-/* The highest number; when it is asked for to confirm ours, from the server. That this process has
- * just changed the folder is not enough: it may have slept since, and another one here have listed.
- */
+/* Finds the highest number; to confirm ours, it is read from the server. Having just changed the
+ * folder is not enough: this process may have slept since, and another process here may have listed
+ * the folder. */
 static bp_err list_numbers(run_lock *lock)
 {
     bool confirms = lock->lock_record.step == LOCK_RECORD_CONFIRM;
@@ -374,11 +376,11 @@ void run_lock_free_space(const run_lock *lock)
     (void)unlink(bp_path_in(lock->folder, "room").text);
 }
 
-/* ---- what others left ---- */
+/* ---- files left by others ---- */
 
-/* First the names, then whether the run is still ours, then away with them: what a follower has
- * made is not one of them, however long this process sleeps in between. `number`: of the lock whose
- * folder it is; 0: it is the run's. */
+/* Lists the names, then checks that the run is still ours, then removes them: files of a successor
+ * are never among them, however long this process sleeps in between. `number`: of the lock whose
+ * folder it is; 0 for the run folder. */
 static void sweep(run_lock *lock, const char *folder, int64_t number)
 {
     char **names = NULL;
@@ -389,7 +391,7 @@ static void sweep(run_lock *lock, const char *folder, int64_t number)
     ours = count > 0 && run_lock_is_own(lock);
     for (int64_t k = 0; ours && k < count; k++) {
         if (number > 0 ? lock_record_is_litter(names[k], number) : bp_is_temporary_name(names[k]))
-            (void)unlink(bp_path_in(folder, names[k]).text); /* it stays litter at worst */
+            (void)unlink(bp_path_in(folder, names[k]).text); /* at worst it stays */
     }
     bp_names_free(&names, count);
 }
@@ -440,7 +442,7 @@ static lock_record_sight sight_of(bp_err err)
                                  : LOCK_RECORD_UNREADABLE;
 }
 
-/* Lost for good: why? A folder that its user has moved away is no other job. */
+/* Reports why the lock is lost for good: another job, or a folder that its user moved away. */
 static bp_err say_lost(const run_lock *lock)
 {
     char *run_dir = bp_sprintf("%.*s", run_dir_bytes(lock), lock->folder);

@@ -1,5 +1,5 @@
-/* Only the run lock's decisions: given what is seen of the other owners, wait, take over or yield.
- * run_lock.c looks and acts; a simulator does in tests. Called by run_lock.c. */
+/* Only the run lock's decisions: given the observed state of other owners, wait, take over or
+ * yield. run_lock.c observes and acts; in tests a simulator does. Called by run_lock.c. */
 #include "run/lock/run_lock_record_priv.h"
 
 #include "base/err.h"
@@ -99,7 +99,7 @@ void lock_record_yielded(lock_record *self)
     start_over(self);
 }
 
-/* ---- having it ---- */
+/* ---- owning it ---- */
 
 lock_record_claim lock_record_is_own(int64_t number, lock_record_sight listing, int64_t highest,
                                      lock_record_sight file)
@@ -113,7 +113,7 @@ lock_record_claim lock_record_is_own(int64_t number, lock_record_sight listing, 
     return file == LOCK_RECORD_SEEN ? LOCK_RECORD_OURS : LOCK_RECORD_UNSURE;
 }
 
-/* The number in KIND-NNNNNN, whatever follows; 0: there is none. */
+/* The number in KIND-NNNNNN, whatever follows; 0 if there is none. */
 static int64_t number_after(const char *name, const char *kind)
 {
     size_t bytes = strlen(kind);

@@ -1,4 +1,4 @@
-/* The owner of a run folder: who that is, and whether it certainly lives or is certainly dead. */
+/* The owner of a run folder: its identity, and whether it is certainly alive or certainly dead. */
 #include "base/process/clock.h"
 #include "run/lock/process.h"
 #include "run/lock/run_lock.h"
@@ -112,7 +112,8 @@ void run_owner_text(char *out, size_t out_bytes, const run_owner *owner)
 
 /* ---- is an owner alive? ---- */
 
-/* Same running kernel, same process numbers: /proc knows. A zombie holds nothing any more. */
+/* With the same running kernel and process numbers, /proc decides. A zombie no longer holds the
+ * lock. */
 static run_owner_state ask_kernel(const run_owner *owner)
 {
     int64_t start_ticks;
@@ -175,9 +176,8 @@ static bool has_ended(const char *state)
     return is_among(state, ended);
 }
 
-/* Lines "JOB STATE REASON". A task of an array may have the array's own number. Then squeue lists
- * all of its tasks, each with the number that is its own. If the job has several lines, one that
- * lives counts. */
+/* Lines "JOB STATE REASON". A task of an array may have the array's number. Then squeue lists all
+ * tasks, each with its own number. If the job has several lines, any live one counts. */
 static run_queue find_job(run_queue_state *out, char *text, const char *job)
 {
     size_t bytes = strlen(job);
@@ -211,8 +211,8 @@ run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds)
     return find_job(out, text, job);
 }
 
-/* squeue lists a job that is pending, running or ending, and for some minutes one that has ended.
- * One that runs may have lost this process: its heartbeat decides. */
+/* squeue lists a job that is pending, running or ending, and for some minutes one that has ended. A
+ * running job may have lost this process: its heartbeat decides. */
 run_owner_state run_owner_check(const run_owner *owner, const run_owner *self)
 {
     run_queue_state state;
@@ -227,7 +227,7 @@ run_owner_state run_owner_check(const run_owner *owner, const run_owner *self)
         return OWNER_UNKNOWN;
     if (owner->slurm_job[0] != '\0' && strcmp(owner->slurm_job, self->slurm_job) == 0)
         return self->slurm_restart > owner->slurm_restart
-                   ? OWNER_DEAD /* requeued: Slurm ended all of it first */
+                   ? OWNER_DEAD /* requeued: Slurm first ended all its processes */
                    : OWNER_UNKNOWN;
     found = run_slurm_ask(&state, owner->slurm_job, SQUEUE_SECONDS);
     return found == RUN_QUEUE_GONE || (found == RUN_QUEUE_LISTED && has_ended(state.state))

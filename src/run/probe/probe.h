@@ -1,5 +1,5 @@
-/* What the machine under a job is like: the hosts of its ranks, and the file system of its run
- * folder. For `bagpipe doctor`; nothing here is part of a run. */
+/* Properties of a job's machine: the hosts of its ranks, and the file system of its run folder. For
+ * `bagpipe doctor`; not used in a run. */
 #ifndef BP_RUN_PROBE_PROBE_H
 #define BP_RUN_PROBE_PROBE_H
 
@@ -8,10 +8,10 @@
 #include <mpi.h>
 #include <stdint.h>
 
-#define BP_PROBE_CPUS       2048 /* of a host, whose use is counted one by one */
+#define BP_PROBE_CPUS       2048 /* most CPUs of a host that are tracked */
 #define BP_PROBE_NAME_BYTES 64
 
-/** One rank's host as this process sees it. Plain data: it travels as bytes. -1: no limit, or not
+/** One rank's host as this process sees it. Plain data: sent as bytes. -1: no limit, or not
  * known. */
 typedef struct bp_probe_host {
     char host[BP_PROBE_NAME_BYTES];
@@ -41,7 +41,7 @@ typedef enum bp_probe_level {
 void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const char *remedy,
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/** The facts of all ranks' hosts together; returns how many they are. Local, pure.
+/** Compares all ranks' hosts; returns the number of hosts. Local, pure.
  *
  * Shapes: ranks[size]. */
 int bp_probe_check_hosts(json_t *rows, const bp_probe_host *ranks, int size);
@@ -52,20 +52,20 @@ void bp_probe_leftovers(json_t *rows);
 
 /* ---- the run folder ---- */
 
-/** The folder that would be written to: `path`, or as far up as there is one. Free with bp_free().
- * Local. */
+/** The folder that would be written to: `path`, or its nearest existing parent. Free with
+ * bp_free(). Local. */
 char *bp_probe_existing(const char *path);
 
-/** Make a hidden folder in `folder` to try things in; bp_dir_remove takes it away. Local.
+/** Make a hidden folder in `folder` for tests; remove it with bp_dir_remove. Local.
  *
  * Owns:   *out, its path, is the caller's, bp_free(); NULL on failure.
  * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO it can't be made; BP_ERR_SYSTEM. */
 bp_err bp_probe_ground(char **out, const char *folder);
 
-/** Try in `ground` what a run does to files: write, fsync, rename, symbolic link. Local.
+/** Test in `ground` the file operations of a run: write, fsync, rename, symbolic link. Local.
  *
- * Errors: of what a run cannot do without: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM;
- *         its row is there. */
+ * Errors: if a required operation fails: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM;
+ * its row is added. */
 bp_err bp_probe_files(json_t *rows, const char *ground);
 
 /** Kind of file system, free space and inodes. checkpoint_bytes: of one checkpoint
@@ -74,8 +74,8 @@ bp_err bp_probe_files(json_t *rows, const char *ground);
  * Errors: BP_ERR_IO no space for one. */
 bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes, int64_t keep);
 
-/** Does every rank see what rank 0 makes in `ground`? For some seconds, as a start of a job asks
- * it.
+/** Checks for some seconds, like the start of a job, that every rank sees what rank 0 makes in
+ * `ground`.
  *
  * Collective: over `comm`; ground equal on all ranks.
  * Errors:     BP_ERR_IO a rank does not see it, with its host, or nothing can be made: the same on

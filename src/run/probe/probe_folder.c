@@ -1,4 +1,4 @@
-/* The file system under a run folder: tried, not trusted. Called by jobs/doctor.c. */
+/* Tests of the file system of a run folder. Called by jobs/doctor.c. */
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"

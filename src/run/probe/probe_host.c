@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define TEXT_LIMIT ((int64_t)1 << 22)
-#define COPY_BYTES ((int64_t)32 << 20) /* beyond the caches that a rank has for itself */
+#define COPY_BYTES ((int64_t)32 << 20) /* larger than a rank's own caches */
 
 /* The value after "KEY ... :" of the first such line of a /proc file, or "". */
 static void find_value(char *out, size_t out_bytes, const char *path, const char *key)
@@ -73,7 +73,7 @@ void bp_probe_host_read(bp_probe_host *out)
     const bp_cores *cores = bp_cores_of_process();
     char memory[64];
 
-    memset(out, 0, sizeof *out); /* it travels as bytes, those between members too */
+    memset(out, 0, sizeof *out); /* sent as bytes, padding included */
     if (gethostname(out->host, sizeof out->host - 1) != 0)
         (void)snprintf(out->host, sizeof out->host, "unknown");
     find_value(out->cpu, sizeof out->cpu, "/proc/cpuinfo", "model name");
@@ -108,7 +108,7 @@ double bp_probe_copy_speed(double seconds)
     return bytes / (now - began);
 }
 
-/* ---- what ranks that were killed left: Open MPI's shared memory and session folders ---- */
+/* ---- left by killed ranks: Open MPI's shared memory and session folders ---- */
 
 #define MAPS_BYTES ((int64_t)1 << 26)
 #define SEGMENTS   "/dev/shm/"

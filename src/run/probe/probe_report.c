@@ -71,7 +71,7 @@ static void check_places(json_t *rows, const host_list *list)
                  list->size, list->count, list->count == 1 ? "" : "s", most);
 }
 
-/* Cores that several ranks of a host may use. They may all share one set, unbound. */
+/* Cores that several ranks of a host may use; *unbound if all share one set. */
 static int shared_cpus(const host_list *list, int host, bool *unbound)
 {
     const bp_probe_host *first = of_host(list, host);
@@ -140,7 +140,7 @@ static bool check_overlap(json_t *rows, const host_list *list)
     return true;
 }
 
-/* Ranks x threads leave cores of a host idle, of which each rank could have another one. */
+/* Warns if ranks x threads leave at least one idle core per rank on a host. */
 static bool check_idle(json_t *rows, const host_list *list)
 {
     for (int h = 0; h < list->count; h++) {

@@ -1,4 +1,4 @@
-/* What runs left, read back for status, plots and tables: keys, curves, speeds. Called by
+/* Results of runs, read back for status, plots and tables: keys, curves, speeds. Called by
  * job/report/training.c. */
 #include "run/status/run_history.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The names of the columns in a line; those of an ensemble's are means. */
+/* The names of the columns in a line; those of an ensemble are means. */
 static const char *const KEYS[BP_HISTORY_COLUMNS] = {
     "step", "tokens",    "seconds",           "loss",          "valid_loss",
     "lr",   "grad_norm", "tokens_per_second", "valid_accuracy"};
@@ -29,7 +29,7 @@ typedef struct reader {
     const char *const *keys;
 } reader;
 
-/* A start that goes on from a checkpoint takes back the lines after it. */
+/* A start that resumes from a checkpoint drops the lines after it. */
 static void take_line(void *context, const json_t *line, off_t end)
 {
     const reader *self = context;
@@ -91,7 +91,7 @@ static void place_mean(bp_history *history)
     }
 }
 
-/* The run's own curve; of an ensemble its members', and their mean. */
+/* The run's own curve; for an ensemble its members' curves, and their mean. */
 static bp_err read_curves(bp_history *history)
 {
     char **names = NULL;
@@ -276,8 +276,8 @@ static bool differ_in_seed_alone(const bp_history *runs, int64_t count)
     return are;
 }
 
-/* A row of the mean at a row of the first run; false: another run has no such step. A column is NaN
- * where it is not finite in all. */
+/* The row of the mean at a row of the first run; returns false if another run lacks the step. A
+ * column is NaN unless it is finite in all runs. */
 static bool mean_row(double *out, const bp_history *runs, int64_t count, const double *first,
                      int64_t *at)
 {

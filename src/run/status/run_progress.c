@@ -1,5 +1,5 @@
-/* RUN/status.json, by the job itself: what `bagpipe status` reports is known here at every moment,
- * and nowhere else without reading all that the run has ever written. */
+/* RUN/status.json, written by the job: the job always knows what `bagpipe status` reports; readers
+ * would have to read all files of the run. */
 #include "run/status/run_progress.h"
 
 #include "base/config/json.h"
@@ -20,7 +20,7 @@
 
 #define SPEEDS 32 /* the median is of this many lines */
 #define NOTES  5
-#define SHARE  100 /* writing takes one part in this many of the time, commits aside, */
+#define SHARE  100 /* writing takes at most 1/SHARE of the time, commits aside, */
 #define BURST  0.1 /* and these seconds */
 
 struct run_progress {
@@ -61,7 +61,7 @@ static void set_stamp(json_t *object, const char *key)
 
 /* ---- the file ---- */
 
-/* A job does not fail for want of it, nor is its own failure hidden. */
+/* A failure to write does not end the job, nor hide the job's own failure. */
 static void write_now(run_progress *self)
 {
     char *text;
@@ -93,7 +93,7 @@ json_t *run_progress_noted(void)
     return atomic_exchange(&noted, NULL);
 }
 
-/* Lines may come faster than a file system takes files. */
+/* Lines may come faster than a file system can write files. */
 static void write_soon(run_progress *self)
 {
     double began = bp_clock_now();
@@ -128,7 +128,7 @@ static void on_phase(bp_phase phase)
     write_soon(innermost);
 }
 
-/* Between two starts there is no clock but the one on the wall, which may be set back. */
+/* Between two starts there is only the wall clock, which may be set back. */
 static void take_over(run_progress *self, const json_t *record, const json_t *before)
 {
     double then = status_time(text_of(self->file, "time"));
@@ -226,7 +226,7 @@ void run_progress_metric(run_progress *self, const json_t *line)
     write_soon(self);
 }
 
-/* A training goes on from a step: what was kept of it is in proportion to the steps. */
+/* A training resumes from a step: scales totals in proportion to the steps. */
 static void go_back(run_progress *self, int64_t step)
 {
     json_t *file = self->file;
@@ -257,7 +257,7 @@ static void on_begun(run_progress *self, const json_t *line)
             (void)json_object_set(self->file, counts[k][1], json_object_get(line, counts[k][0]));
 }
 
-/* What is not routine is counted, and the newest of this start are kept. */
+/* Counts events that are not routine, and keeps the newest of this start. */
 static void keep_note(run_progress *self, const json_t *line)
 {
     static const char *const routine[] = {"opened",         "closed",     "started",

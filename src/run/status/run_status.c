@@ -29,7 +29,7 @@ typedef struct reading {
     const bp_run_status_job *jobs;
     json_t *out;
     json_t *record;   /* run.json */
-    json_t *progress; /* status.json; NULL: there is none, an older program ran */
+    json_t *progress; /* status.json; NULL if missing: an older program ran */
     double now;
 } reading;
 
@@ -49,7 +49,7 @@ static double age_of(const reading *self, const json_t *object, const char *key)
     return then < 0 ? NAN : fmax(0, self->now - then);
 }
 
-/* The last whole line of a file as text; NULL: there is none. Free with bp_free(). */
+/* The last whole line of a file as text; NULL if there is none. Free with bp_free(). */
 static char *last_line(const reading *self, const char *name)
 {
     char tail[TAIL + 1] = "", *end;
@@ -71,7 +71,7 @@ static char *last_line(const reading *self, const char *name)
 
 /* ---- state ---- */
 
-/* Slurm's word of the job that ran it last, where another start may come of it. */
+/* Slurm's state of the job that ran it last, if that job may start again. */
 static void put_queue(const reading *self)
 {
     static const char *const waits[] = {"PENDING",   "CONFIGURING", "REQUEUED", "REQUEUE_HOLD",
@@ -100,7 +100,7 @@ static void put_state(const reading *self)
     const char *kept = text_of(json_object_get(self->record, "exit"), "state");
 
     if (kept && kept[0] != '\0' &&
-        strcmp(kept, "running") != 0) /* it has ended: its job only draws its page */
+        strcmp(kept, "running") != 0) /* it has ended: its job is only drawing its page */
         hold = HOLD_NONE;
     set(self->out, "state", bp_json_string(status_state(text_of(end, "state"), hold)));
     copy(self->out, self->record, "job");
@@ -119,7 +119,8 @@ static void put_state(const reading *self)
     json_decref(end);
 }
 
-/* What keeps a run from being started again, and starts that led nowhere or knew nothing of it. */
+/* Obstacles to another start, and starts without commits or that failed before they opened the
+ * run. */
 static void put_obstacles(const reading *self)
 {
     char *line = last_line(self, "events.jsonl");
@@ -180,7 +181,7 @@ static void put_share(const reading *self, const char *done, const char *all)
         set_real(self->out, "progress", (double)integer_of(self->out, done) / (double)of);
 }
 
-/* Steps after the newest checkpoint are done again, where the run was not stopped in time. */
+/* Steps after the newest checkpoint are repeated if the run was not stopped in time. */
 static void put_training(const reading *self)
 {
     int64_t commit = integer_of(json_object_get(self->out, "commit"), "step");
@@ -188,7 +189,7 @@ static void put_training(const reading *self)
             step = reported > commit ? reported : commit, steps;
     run_pairs pairs;
 
-    (void)bp_run_pairs_read(&pairs, self->folder); /* it is reported without them */
+    (void)bp_run_pairs_read(&pairs, self->folder); /* reported without them */
     steps = run_steps(self->record, &pairs);
     bp_run_pairs_clear(&pairs);
     set_integer(self->out, "step", step);
@@ -222,7 +223,7 @@ static int64_t folder_bytes(const char *folder)
     return sum;
 }
 
-/* A checkpoint of only an adapter is of no use without the model that it names. */
+/* A checkpoint of only an adapter is useless without the model that it names. */
 static void put_missing_base(const reading *self, const char *checkpoint)
 {
     char *folder = NULL;
@@ -290,7 +291,7 @@ static bp_err each_member(const char *folder, void *context,
     return err;
 }
 
-/* A member that has not begun yet has no run.json; one that can't be read says why. */
+/* A member that has not begun has no run.json; for an unreadable one the reason is reported. */
 static bp_err add_member(void *context, const char *folder)
 {
     const reading *self = context;
@@ -306,8 +307,7 @@ static bp_err add_member(void *context, const char *folder)
     return err == BP_ERR_INPUT || err == BP_ERR_FORMAT ? BP_OK : err;
 }
 
-/* Those that train count as fast as they are, whoever else waits: what is left is shared by them.
- */
+/* The speed is that of the members that train: they share the remaining work. */
 static bp_err put_members(reading *self)
 {
     int64_t wanted = integer_of(self->out, "members_wanted"), finished = 0, steps = 0;
@@ -322,7 +322,8 @@ static bp_err put_members(reading *self)
         wanted = (int64_t)json_array_size(members);
     json_array_foreach(members, k, member)
     {
-        bool ended = says(member, "state", "finished"); /* one may have before its last step */
+        bool ended =
+            says(member, "state", "finished"); /* a member may finish before its last step */
 
         finished += ended;
         done += (double)integer_of(member, ended ? "steps" : "step");
@@ -369,7 +370,7 @@ static bp_err read_run(reading *self, const char *path)
         put_share(self, "methods_scored", "methods");
     }
     put_obstacles(self);
-    log = last_line(self, "log.txt"); /* of a job that has no steps it says how far it is */
+    log = last_line(self, "log.txt"); /* for a job without steps it shows the progress */
     if (log)
         set(self->out, "log", bp_json_string(log));
     bp_free(log);
@@ -379,8 +380,8 @@ static bp_err read_run(reading *self, const char *path)
     return err;
 }
 
-/* Members that jobs of their own train (ensemble.only) are in a folder that is not a run yet; and a
- * job takes the lock before it writes what it is. */
+/* Members trained by separate jobs (ensemble.only) are in a folder that is not yet a run; and a job
+ * takes the lock before it writes run.json. */
 static bp_err read_without_record(reading *self)
 {
     status_hold hold = status_owner(self->out, self->folder, self->watch);
@@ -442,8 +443,7 @@ bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds
         return BP_FAIL(BP_ERR_INPUT, "run.missing",
                        "it is not a folder: at %s; name the run.dir of a job", folder);
     status_watch_begin(&watch, folder);
-    err =
-        each_member(folder, &watch, begin_watch); /* all are seen before the first is waited for */
+    err = each_member(folder, &watch, begin_watch); /* all are read before the first wait */
     if (err == BP_OK)
         err = read_at(out, folder, &watch, jobs, false);
     status_watch_clear(&watch);

@@ -1,8 +1,8 @@
-/* What a run is doing, read only from its folder: for people on a login node. No MPI, no lock,
- * nothing is written; files that a job is writing at this moment are read as far as they are whole.
+/* The status of a run, read only from its folder: for users on a login node. No MPI, no lock, no
+ * writes; of files that a job is writing only whole lines are read.
  *
- * Wall-clock times are reported, and decide nothing: whether an owner lives that can't be asked is
- * found by watching its counter.
+ * Wall-clock times are only reported: whether an unreachable owner is alive is decided by watching
+ * its counter.
  */
 #ifndef BP_RUN_STATUS_RUN_STATUS_H
 #define BP_RUN_STATUS_RUN_STATUS_H
@@ -14,28 +14,27 @@
 /** How long a silent owner's counter is watched (it moves every 10 s). */
 #define BP_RUN_STATUS_WATCH_SECONDS 15.0
 
-/** What is said of the runs of a job. */
+/** Texts about the runs of a job. */
 typedef struct bp_run_status_job {
     const char *job;        /* its name; NULL ends a list */
-    bool trains;            /* a larger train.steps goes on with a finished run, which is a model */
-    const char *results[2]; /* else: where its results are, around the run's folder */
-    const char *again;      /* what the same command does before anything is committed; NULL: it
-                               goes on */
+    bool trains;            /* its finished run is a model, which a larger train.steps continues */
+    const char *results[2]; /* else: the paths of its results before and after the run's folder */
+    const char *again; /* what the same command does before the first commit; NULL: it resumes */
 } bp_run_status_job;
 
-/** Read the status of the run in `folder`. docs/formats.md lists the members of *out; what is not
- * known is left out. Members of an ensemble are in "members", each the same again.
+/** Read the status of the run in `folder`. docs/formats.md lists the members of *out; unknown ones
+ * are left out. Members of an ensemble are in "members", each a status object.
  *
- * jobs: for "next"; NULL: it is general.
- * watch_seconds: how long a owner that can't be asked, and was not seen for long, is watched.
+ * jobs: for "next"; NULL: a general text. watch_seconds: how long an unreachable owner that was not
+ * seen recently is watched.
  * Owns:   *out is the caller's, json_decref(); NULL on failure.
  * Errors: BP_ERR_INPUT there is no run; BP_ERR_FORMAT run.json is damaged; BP_ERR_DENIED,
- * BP_ERR_IO, BP_ERR_SYSTEM. Anything else that can't be read is left out.
+ * BP_ERR_IO, BP_ERR_SYSTEM. Other unreadable files are left out.
  */
 bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds,
                           const bp_run_status_job *jobs);
 
-/** The same for people, a line a thing, added to `out`. Local. */
+/** Appends it to `out` as text for people, one item a line. Local. */
 void bp_run_status_text(bp_buffer *out, const json_t *status);
 
 #endif

@@ -1,4 +1,4 @@
-/* What state a run is in, and what its user does next. Called by run_status.c. */
+/* The state of a run, and its user's next step. Called by run_status.c. */
 #include "run/status/run_status_priv.h"
 
 #include "base/buffer.h"
@@ -11,10 +11,10 @@ const char *status_state(const char *exit_state, status_hold hold)
         return "running";
     if (exit_state && is_among(exit_state, ended))
         return exit_state;
-    return hold == HOLD_SILENT ? "silent" : "dead"; /* it says nothing, and nobody runs it */
+    return hold == HOLD_SILENT ? "silent" : "dead"; /* no end is recorded, and no process runs it */
 }
 
-/* The row of the run's job; an empty one: it is not among them. */
+/* The row of the run's job; an empty one if it is not listed. */
 static bp_run_status_job job_of(const json_t *status, const bp_run_status_job *jobs)
 {
     for (; jobs && jobs->job; jobs++)
@@ -35,7 +35,7 @@ static void add_after_finish(bp_buffer *out, const json_t *status, const bp_run_
         bp_buffer_printf(out, "nothing: %s%s%s", job->results[0], run, job->results[1]);
 }
 
-/* What has to be done before the same command helps: nothing after a stop. */
+/* What must be done before the same command helps; nothing after a stop. */
 static void add_remedy(bp_buffer *out, const json_t *status)
 {
     const char *job = text_of(status, "slurm_job"), *host = text_of(status, "host");
@@ -52,7 +52,7 @@ static void add_remedy(bp_buffer *out, const json_t *status)
     } else if (says(status, "state", "failed")) {
         bp_buffer_printf(out, "do what the message says, then ");
     } else if (says(status, "state", "dead")) {
-        if (says(status, "message", "")) /* SIGKILL leaves no message of ours */
+        if (says(status, "message", "")) /* after SIGKILL there is no message */
             bp_buffer_printf(out, "it died without a word, as by kill -9 or for lack of memory: ");
         if (job[0] != '\0')
             bp_buffer_printf(out, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);

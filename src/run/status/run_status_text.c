@@ -8,16 +8,16 @@
 #include <string.h>
 
 #define LABEL          "  %-11s"
-#define INDENT         "             " /* of what is beside a label */
-#define CAPACITY_SHOWN 20              /* more is space enough */
-#define SHORT_SECONDS  60              /* of so short a run the start is the most */
+#define INDENT         "             " /* of text after a label */
+#define CAPACITY_SHOWN 20              /* more is enough space */
+#define SHORT_SECONDS  60              /* in shorter runs the start dominates */
 
 static const char *plural(long long count)
 {
     return count == 1 ? "" : "s";
 }
 
-/* The duration between two texts; nothing where it is not known. */
+/* The duration between two texts; nothing if unknown. */
 static void add_duration(bp_buffer *out, const char *before, double seconds, const char *after)
 {
     char text[64];
@@ -75,8 +75,8 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* A text of one line goes on in this one, after `gap`; each line of several, such as a
- * configuration's faults, has one of its own. */
+/* A text of one line continues the current one, after `gap`; several lines, such as a
+ * configuration's faults, are printed on separate lines. */
 static void add_lines(bp_buffer *out, const char *gap, const char *text)
 {
     bool several = strchr(text, '\n') != NULL;
@@ -90,7 +90,7 @@ static void add_lines(bp_buffer *out, const char *gap, const char *text)
     bp_buffer_printf(out, "\n");
 }
 
-/* Where there is something to say. */
+/* Adds a line if the text is not empty. */
 static void add_text(bp_buffer *out, const char *label, const char *before, const char *text)
 {
     if (text[0] == '\0')
@@ -99,7 +99,7 @@ static void add_text(bp_buffer *out, const char *label, const char *before, cons
     add_lines(out, "", text);
 }
 
-/* The start before this one; and one that the run itself knows nothing of: what it needed could not
+/* The previous start; and a start that failed before it opened the run, because an input could not
  * be read. */
 static void add_starts(bp_buffer *out, const json_t *status)
 {
@@ -217,8 +217,8 @@ static void add_restarts(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, ", %lld restart%s\n", restarts, plural(restarts));
 }
 
-/* The newest event of the last start that is not routine, and how many there were besides: "slow
- * rank: rank 3 on n2 at step 7, TIME (+2 older)". */
+/* The newest event of the last start that is not routine, and the number of others: "slow rank:
+ * rank 3 on n2 at step 7, TIME (+2 older)". */
 static void add_events(bp_buffer *out, const json_t *status)
 {
     const json_t *notes = json_object_get(status, "notes");

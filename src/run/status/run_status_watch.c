@@ -1,5 +1,5 @@
-/* Who holds a run. Counters of several runs are watched at the same time: each wait is of seconds.
- * Called by run_status.c. */
+/* Who holds a run. Counters of several runs are watched at the same time, since each wait takes
+ * seconds. Called by run_status.c. */
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define FRESH_SECONDS 30.0 /* a counter that was raised so lately need not be watched */
+#define FRESH_SECONDS 30.0 /* a counter updated this recently need not be watched */
 #define SLURM_SECONDS 5.0  /* a person waits */
 #define COUNTER_BYTES 31
 
@@ -49,7 +49,7 @@ void status_watch_clear(status_watch *watch)
     *watch = (status_watch){.seconds = 0};
 }
 
-/* Has the counter moved since it was noted, or does it by the end of the watch? */
+/* Has the counter changed since it was recorded, or does it by the end of the watch? */
 static bool moves(const status_watch *watch, const char *path)
 {
     const char *first = json_string_value(json_object_get(watch->heartbeats, path));

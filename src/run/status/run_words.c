@@ -1,6 +1,6 @@
-/* Last words: a rank that finds a bug, or that MPI fails, ends the whole job at once. No rank
- * agrees on anything then, and nobody writes run.json; the line itself goes into the run folder. So
- * does what the batch script knows of the end, and ranks can't: a failed node, the time limit. */
+/* Last words: a rank that detects a bug or an MPI failure ends the whole job at once. Then ranks
+ * agree on nothing and run.json is not written; the rank's last line goes into the run folder. So
+ * does the end as the batch script knows it, unlike the ranks: a failed node, the time limit. */
 #include "base/buffer.h"
 #include "base/config/json.h"
 #include "base/files/fs.h"
@@ -30,8 +30,8 @@ static char kept_path[PATH_BYTES];
 static int kept_start;
 static atomic_bool keeps; /* set after both: the watchdog's thread, or a helper, may have a line */
 
-/* Nothing is allocated, and nothing waits: a program may be at its end. One write, which others'
- * can't divide. */
+/* Allocates nothing and never waits, since the program may be ending. One write, which others'
+ * writes can't split. */
 static void append(const char *path, int64_t start, const char *who, int status, const char *line)
 {
     char text[BP_ERR_LINE_BYTES + 96];
@@ -100,8 +100,8 @@ static int64_t list_signals(const char *folder, char ***paths)
     return found;
 }
 
-/* Lines have the number of their start: one that stays is not believed. The stack of a fatal signal
- * stays, under the name of any other. */
+/* Lines have the number of their start: old lines are ignored. The backtrace of a fatal signal is
+ * kept, renamed like any other. */
 void run_words_clear(const char *folder)
 {
     char **signals;
@@ -118,7 +118,7 @@ void run_words_clear(const char *folder)
     bp_names_free(&signals, count);
 }
 
-/* ---- by those who ask ---- */
+/* ---- for readers ---- */
 
 json_t *run_words_of(int code, const char *message)
 {

@@ -1,4 +1,4 @@
-/* Backtraces of all ranks that hang: asked for by the watchdog, written to RUN/stacks. Called by
+/* Backtraces of hanging ranks, requested by the watchdog, written to RUN/stacks. Called by
  * run/status/run_words.c, watchdog.c and watchdog_report.c. */
 #include "run/watchdog/backtraces.h"
 
@@ -56,7 +56,7 @@ static const struct {
 #define FATALS (sizeof FATAL / sizeof FATAL[0])
 
 static struct {
-    atomic_bool runs; /* set last: the watchdog's thread reads what follows once it is */
+    atomic_bool runs; /* set last: then the watchdog's thread reads the members below */
     int rank;
     char host[64];
     char folder[PATH_BYTES], path[PATH_BYTES], signal_path[PATH_BYTES];
@@ -122,10 +122,10 @@ static bool is_ours(const void *address)
     return (const char *)address >= &__executable_start && (const char *)address < &etext;
 }
 
-/* Code that a library has made while it runs (matrix products) can't be unwound, and hides who
- * called it: so what looks like return addresses into this program is printed, from `from` to the
- * stack's end. Such code may have the stack pointer elsewhere (base/process/signals.h); then there
- * is nothing to print.
+/* Code that a library generated at run time (matrix products) can't be unwound, and hides its
+ * callers. So this prints values that look like return addresses into this program, from `from` to
+ * the stack's end. Such code may have the stack pointer elsewhere (base/process/signals.h); then
+ * there is nothing to print.
  */
 static void put_guesses(int fd, const void *const *from)
 {
@@ -150,7 +150,7 @@ static int open_file(const char *path, int flags)
     return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
 }
 
-/* What can't be written is left out: no failure can be reported any more. */
+/* Write failures are ignored: they can no longer be reported. */
 static void put_stack(const char *path, int flags, const line *head, void *context)
 {
     void *frames[FRAMES];
@@ -162,7 +162,7 @@ static void put_stack(const char *path, int flags, const line *head, void *conte
     count = backtrace(frames, FRAMES);
     backtrace_symbols_fd(frames, count, fd);
     if (pthread_equal(pthread_self(), self.main) && count > 0 &&
-        !is_ours(frames[count - 1])) /* _start is the end of a whole one */
+        !is_ours(frames[count - 1])) /* a complete one ends with _start */
         put_guesses(fd, STACK_POINTER((ucontext_t *)context));
     (void)close(fd);
 }
@@ -234,7 +234,7 @@ static void install(int number, void (*handler)(int, siginfo_t *, void *), int f
     (void)sigaction(number, &action, before); /* the number is valid */
 }
 
-/* Where the main thread's stack is: nowhere where it can't be asked. */
+/* Finds the bounds of the main thread's stack; empty if they are unknown. */
 static void find_stack(void)
 {
     pthread_attr_t attributes;

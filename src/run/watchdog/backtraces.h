@@ -1,7 +1,6 @@
-/* Stacks of this process in RUN/stacks/rank-N.txt, for those who ask what a rank is doing: at
- * SIGUSR2 (to the rank, or to mpirun, which hands it on), on the watchdog's word, and when a fatal
- * signal comes. What a handler does is safe at any moment: nothing is allocated, no lock is taken.
- */
+/* Backtraces of this process in RUN/stacks/rank-N.txt: on SIGUSR2 (sent to the rank, or to mpirun,
+ * which forwards it), on the watchdog's request, and on a fatal signal. Handlers are
+ * async-signal-safe: they allocate nothing and take no lock. */
 #ifndef BP_RUN_WATCHDOG_BACKTRACES_H
 #define BP_RUN_WATCHDOG_BACKTRACES_H
 
@@ -9,22 +8,22 @@
 
 #define BP_BACKTRACES_FOLDER "stacks"
 
-/** Take the signals; to be called on the main thread, whose stack it is about. `host` and `run_dir`
- * are copied; a path that is too long leaves the files away. Under AddressSanitizer the fatal
- * signals stay its own. */
+/** Install the handlers. Call on the main thread, whose stack is written. `host` and `run_dir` are
+ * copied; with a path that is too long no files are written. Under AddressSanitizer it keeps the
+ * fatal signals. */
 void bp_backtraces_start(const char *run_dir, const char *host, int rank);
-/** Give the signals back. */
+/** Restore the signal handlers. */
 void bp_backtraces_end(void);
 
-/** From another thread, after bp_backtraces_start() (else nothing is written): write what the main
- * thread is doing, as it says itself and as the kernel says. Waits a second at most for it.
- * `after`: after what another rank has written of this one. */
+/** From another thread, after bp_backtraces_start() (else a no-op): write the main thread's
+ * backtrace and its state in the kernel. Waits for it a second at most. `after`: append to what
+ * another rank has written about this one. */
 void bp_backtraces_write(bool after);
-/** What the kernel says of rank `rank`, process `pid` of this host, which can't speak for itself.
- */
+/** Write the kernel's state of rank `rank`, process `pid` of this host, which can't respond
+ * itself. */
 void bp_backtraces_write_of(int rank, const char *host, int pid);
 
-/** Is it the name of the file that a fatal signal leaves: "signal-rank-N.txt"? */
+/** Is it the name of a fatal signal's file, "signal-rank-N.txt"? */
 bool bp_backtraces_is_signal_file(const char *name);
 
 #endif

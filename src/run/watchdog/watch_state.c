@@ -1,4 +1,4 @@
-/* Only the watchdog's decisions: given what was received when, which rank is lost. Pure;
+/* Only the watchdog's decisions: which rank is lost, given messages and their times. Pure;
  * watchdog_thread.c feeds it. Called by watchdog.c and watchdog_thread.c. */
 #include "run/watchdog/watch_state.h"
 
@@ -13,7 +13,7 @@
 #define FIT_FACTOR       240.0 /* a single eigenvalue problem may take hours */
 #define COMMIT_FACTOR    4.0   /* of the longest commit so far, and twice spec.seconds */
 #define LEAP_HEARTBEATS  2.0
-#define FRESH_HEARTBEATS 5.0 /* what a rank said that long ago is still believed */
+#define FRESH_HEARTBEATS 5.0 /* older heartbeats are not used */
 #define SLOW_STEPS       20
 #define SLOW_RATIO       1.5
 
@@ -22,12 +22,12 @@ typedef struct rank_state {
     bool known, left;
     double heard_at, moved_at;
     double stepped_at;             /* when its step changed last */
-    int64_t base_steps, base_busy; /* where the stretch of steps began that is measured */
-    double mean, ratio; /* of its last measured stretch, and by the median of its peers */
+    int64_t base_steps, base_busy; /* the begin of the measured period of steps */
+    double mean, ratio; /* of its last measured period, and relative to the median of its peers */
     bool slow, reported;
 } rank_state;
 
-/* The last times of a step, of whatever rank. */
+/* The latest step times of all ranks. */
 typedef struct step_times {
     double seconds[SAMPLES];
     int64_t count;
@@ -87,8 +87,8 @@ static void add_time(step_times *times, double seconds, int64_t steps)
         times->seconds[times->count++ % SAMPLES] = seconds / (double)steps;
 }
 
-/* What the steps took that were done since the last heartbeat. Those of a phase that has just begun
- * are counted by themselves. */
+/* Records the time of the steps since the last heartbeat. Steps of a new phase are counted
+ * separately. */
 static void note_step(bp_watch *watch, rank_state *rank, const bp_watch_heartbeat *heartbeat,
                       double now)
 {
@@ -146,7 +146,7 @@ const bp_watch_heartbeat *bp_watch_last(const bp_watch *watch, int rank)
     return &watch->ranks[rank].heartbeat;
 }
 
-/* The lower one of two in the middle: of two ranks, the faster one is the measure. */
+/* The lower of the two in the middle: of two ranks, the faster one is the reference. */
 static double median(double *values, int count)
 {
     bp_sort_reals(values, count);
@@ -160,7 +160,8 @@ static bool is_peer(const rank_state *rank, int peers)
     return rank->known && !rank->left && rank->heartbeat.peers == peers;
 }
 
-/* The mean times of peers that have all gone far enough, into `sorted`; 0: they have not. */
+/* Writes the peers' mean times to `sorted` once all have done enough steps; returns 0 until
+ * then. */
 static int measure_peers(bp_watch *watch, int peers)
 {
     int count = 0;
@@ -179,7 +180,7 @@ static int measure_peers(bp_watch *watch, int peers)
     return count;
 }
 
-/* Compare, and begin a new stretch. */
+/* Compare, and begin a new period. */
 static void compare_peers(bp_watch *watch, int peers)
 {
     int count = measure_peers(watch, peers);
@@ -215,7 +216,7 @@ bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out)
     return false;
 }
 
-/* ---- who does not move on ---- */
+/* ---- who makes no progress ---- */
 
 static double step_limit(const bp_watch *watch, const step_times *times)
 {
@@ -229,7 +230,7 @@ static double step_limit(const bp_watch *watch, const step_times *times)
     return fmax(seconds, STEPS_FACTOR * median(sorted, count));
 }
 
-/* For how long may a rank in this phase not move on? */
+/* How long may a rank in this phase make no progress? */
 static double limit_of(bp_watch *watch, bp_phase phase)
 {
     double seconds = watch->spec.seconds;
@@ -264,9 +265,9 @@ static void accuse(bp_watch_diagnosis *out, bool *found, int rank, bp_watch_reas
     *found = true;
 }
 
-/* All that are heard wait: does it last, and who has come least far? A rank of which nothing was
- * ever heard may compute behind a firewall, and then others go on now and then; where none does, it
- * is the one that they wait for. */
+/* All known ranks wait: does it last, and which is the least advanced? A rank that never sent a
+ * heartbeat may compute behind a firewall; then other ranks progress from time to time. If none
+ * does, they wait for that rank. */
 static bool diagnose_waiting(bp_watch *watch, bp_watch_diagnosis *out)
 {
     double now = watch->clock.now, limit = 0, least = -1;

@@ -1,15 +1,14 @@
-/* What the watchdog decides, without threads, sockets or clocks: heartbeats of ranks come in with
- * the time at which they came, and a diagnosis comes out. A pure state machine, so that thousands
- * of histories can be played through it.
+/* Only the watchdog's decisions, without threads, sockets or clocks: it takes heartbeats of ranks
+ * with their arrival times, and returns a diagnosis. A pure state machine, so that tests can replay
+ * thousands of histories.
  *
- * A rank that is in a collective is a victim: the diagnosis names the rank that it waits for, which
- * is
- *   - a rank that no heartbeat comes from any more: stopped, or its host cut off or dead;
- *   - else a rank that computes, and has not moved on for as long as its phase allows;
- *   - else, where all that are heard wait, a rank of which nothing was ever heard;
- *   - else, where all wait for each other, the rank that has entered the fewest collectives.
- * Time that the watching process did not run (stopped with all others by the batch system, or the
- * machine slept) does not count. Local; no MPI.
+ * A rank in a collective is a victim. The diagnosis names the rank that it waits for, which is
+ *   - a rank that sends no heartbeats any more: stopped, or its host disconnected or dead;
+ *   - else a rank that computes, without progress for longer than its phase allows;
+ *   - else, if all known ranks wait, a rank that never sent a heartbeat;
+ *   - else, if all wait for each other, the rank that has entered the fewest collectives. Time
+ * during which the watching process did not run (suspended with all others by the batch system, or
+ * the machine slept) does not count. Local; no MPI.
  */
 #ifndef BP_RUN_WATCHDOG_WATCH_STATE_H
 #define BP_RUN_WATCHDOG_WATCH_STATE_H
@@ -19,35 +18,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** A clock that passes over its owner's own absences. */
+/** A clock that skips times when its own process did not run. */
 typedef struct bp_watch_clock {
     double now;   /* seconds that counted */
-    double seen;  /* the real time that came last */
-    double leap;  /* no more than this counts between two looks */
-    bool running; /* there was a first look */
+    double seen;  /* the last real time */
+    double leap;  /* the most that counts between two polls */
+    bool running; /* polled at least once */
 } bp_watch_clock;
-/** Bring it to the real time `now`; returns the time that counts. */
+/** Advance it to the real time `now`; returns the counted time. */
 double bp_watch_clock_poll(bp_watch_clock *clock, double now);
 
 typedef struct bp_watch_spec {
     int size;                 /* ranks */
-    double seconds;           /* silence, or a step, that lasts longer is a fault */
+    double seconds;           /* a longer silence or step is a fault */
     double heartbeat_seconds; /* between two heartbeats of a rank */
-    bool only_silence;        /* no other fault is looked for: the watch of rank 0 by the others */
+    bool only_silence;        /* look for no other fault: the others' watch of rank 0 */
 } bp_watch_spec;
 
-/** What a rank says of itself. */
+/** A rank's report of itself. */
 typedef struct bp_watch_heartbeat {
     bp_phase phase;
     int64_t step, steps, progress, collectives, busy_ns, commit_ns;
-    int peers; /* ranks with the same number do the same work; -1: this one computes nothing */
-    int waits; /* for other ranks: 0 or not */
+    int peers; /* ranks with the same number do the same work; -1: does not compute */
+    int waits; /* nonzero: waits for other ranks */
 } bp_watch_heartbeat;
 
 typedef enum bp_watch_reason {
-    BP_WATCH_SILENT,   /* nothing comes from it */
-    BP_WATCH_COMPUTES, /* it is there, waits for nobody, and does not move on */
-    BP_WATCH_WAITS     /* all wait, and it has come least far */
+    BP_WATCH_SILENT,   /* it sends nothing */
+    BP_WATCH_COMPUTES, /* it is alive, waits for no rank, and makes no progress */
+    BP_WATCH_WAITS     /* all wait, and it is the least advanced */
 } bp_watch_reason;
 
 typedef struct bp_watch_diagnosis {
@@ -68,19 +67,19 @@ typedef struct bp_watch bp_watch;
 bp_watch *bp_watch_new(const bp_watch_spec *spec);
 void bp_watch_free(bp_watch **watch);
 
-/** A heartbeat has come. A rank is missed from its first one on; before, where all others wait. */
+/** Takes a heartbeat. A rank can be silent only after its first one, or if all others wait. */
 void bp_watch_receive(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now);
-/** This rank has said that it leaves: it is not watched any more. */
+/** Stops watching a rank that has announced its exit. */
 void bp_watch_leave(bp_watch *watch, int rank);
-/** Has a heartbeat of it come? */
+/** Has it sent a heartbeat? */
 bool bp_watch_is_known(const bp_watch *watch, int rank);
 /** The last heartbeat of a known rank. */
 const bp_watch_heartbeat *bp_watch_last(const bp_watch *watch, int rank);
 
-/** Does nobody move on? To be asked once a heartbeat or more often. */
+/** Has all progress stopped? Call at least once per heartbeat. */
 bool bp_watch_diagnose(bp_watch *watch, double now, bp_watch_diagnosis *out);
-/** The next rank found slow since the last call, once for each stretch of being slow. A stretch
- * begins and ends with 20 steps whose mean is, or is no longer, beyond 1.5 of the median. */
+/** The next rank found slow since the last call, once for each slow period. A period begins with 20
+ * steps whose mean exceeds 1.5 x the median, and ends with 20 that do not. */
 bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out);
 
 #endif

@@ -1,5 +1,4 @@
-/* The watchdog's beginning and end on each rank: its thread, its socket, the meeting of all
- * ranks. */
+/* Start and end of the watchdog on each rank: its thread, its socket, the meeting of all ranks. */
 #include "run/watchdog/watchdog.h"
 
 #include "base/files/fs.h"
@@ -20,7 +19,7 @@
 #define HEARTBEATS_PER_LIMIT 10
 #define HEARTBEAT_SECONDS    1.0
 #define TAG                  0x6d65
-#define LATER                1.5 /* a rank that rank 0 does not answer waits that much longer than rank 0 */
+#define LATER                1.5 /* ranks without answers wait longer than rank 0 by this factor */
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
@@ -141,7 +140,7 @@ static bool is_over(void *context)
     return at->done || bp_watch_clock_poll(&at->clock, bp_clock_now()) > at->end;
 }
 
-/* False: it is too late. */
+/* Returns false if it is too late. */
 static bool await(meeting *at, MPI_Request *request)
 {
     at->request = request;
@@ -158,7 +157,7 @@ static void leave(watchdog *self, watchdog_cause cause, int rank, double seconds
     watchdog_leave_now(self);
 }
 
-/* What only rank 0 knows, and where all are; false: it is too late. */
+/* Broadcasts rank 0's data and all addresses; returns false if it is too late. */
 static bool share(watchdog *self, meeting *at, MPI_Comm world)
 {
     struct {

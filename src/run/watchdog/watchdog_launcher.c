@@ -1,6 +1,6 @@
-/* What started this rank. A rank whose launcher was killed would compute on for nobody (kill -9 of
- * mpirun leaves ranks running); and a launcher that lost another node waits for it for minutes.
- * Called by watchdog.c and watchdog_thread.c. */
+/* The launcher of this rank. A rank whose launcher was killed would compute in vain (kill -9 of
+ * mpirun leaves ranks running); and a launcher that lost a node waits for it for minutes. Called by
+ * watchdog.c and watchdog_thread.c. */
 #include "run/lock/process.h"
 #include "run/watchdog/watchdog_priv.h"
 

@@ -10,26 +10,27 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define WATCHDOG_PATH_BYTES 4096 /* of the run folder: a longer one is refused before */
-#define WATCHDOG_LONG       10.0 /* x seconds: what a start may take */
+#define WATCHDOG_PATH_BYTES 4096 /* of the run folder: longer paths were rejected earlier */
+#define WATCHDOG_LONG       10.0 /* x seconds: the longest start */
 #define LATER_HEARTBEATS                                                                           \
-    5.0 /* after rank 1, which orders all, others leave a silent rank 0 by themselves */
+    5.0 /* after rank 1, which orders all ranks to exit, others leave a silent rank 0 by           \
+           themselves */
 
-/* mpirun, orted, slurmstepd: what started this rank, if it is such. */
+/* The launcher of this rank: mpirun, orted or slurmstepd. */
 typedef struct watchdog_launcher {
-    pid_t pid; /* 0: this process was started by something else, or without a launcher */
+    pid_t pid; /* 0: started by something else, or without a launcher */
     int64_t start_ticks;
     char name[32];
-    bool may_be_killed; /* one of Open MPI's: it may hang itself */
+    bool may_be_killed; /* it is Open MPI's, which may hang itself */
 } watchdog_launcher;
 
 typedef enum watchdog_cause {
-    NO_PROGRESS, /* a rank of all: all leave */
-    NO_WORD,     /* this rank receives nothing from rank 0, and leaves */
-    NO_LAUNCHER  /* so do this rank and those beside it */
+    NO_PROGRESS, /* of any rank: all exit */
+    NO_WORD,     /* this rank receives nothing from rank 0, and exits */
+    NO_LAUNCHER  /* this rank and those of its host exit */
 } watchdog_cause;
 
-/* Why this rank leaves, and who is to blame for it. */
+/* Why this rank exits, and which rank caused it. */
 typedef struct watchdog_diagnosis {
     watchdog_cause cause;
     bp_watch_diagnosis is;
@@ -48,17 +49,17 @@ typedef struct watchdog {
     int64_t lock_number;
     int rank, size;
     atomic_int peers;
-    bool first_of_host; /* the lowest rank there */
+    bool first_of_host; /* the lowest rank of its host */
     watchdog_launcher launcher;
 
     int fd, wake; /* the socket; an eventfd that ends a wait */
     uint8_t token[WIRE_TOKEN_BYTES];
-    wire_place *places;                   /* [size] */
-    struct sockaddr_in *confirmed;        /* [size]: where packets came from; port 0: none came */
-    int64_t *sequences;                   /* [size]: the last of each rank */
+    wire_place *places;            /* [size] */
+    struct sockaddr_in *confirmed; /* [size]: where packets came from; port 0: no packet yet */
+    int64_t *sequences;            /* [size]: the last of each rank */
     char (*collectives)[WIRE_NAME_BYTES]; /* [size] */
     bp_watch *watch;                      /* of all ranks on rank 0, of rank 0 on the others */
-    bool warned;                          /* of ranks that no datagram came from */
+    bool warned;                          /* warned of ranks that sent no datagram */
     double began;
 
     bp_watch_clock ear;
@@ -67,7 +68,7 @@ typedef struct watchdog {
 
     pthread_t thread;
     atomic_bool ends, exits, reported;
-    bool speaks; /* this rank found it, and reports it */
+    bool speaks; /* this rank detected it, and reports it */
     watchdog_diagnosis diagnosis;
     double exits_at;
     int64_t sequence;
@@ -75,24 +76,23 @@ typedef struct watchdog {
 
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
-/** Send rank 0 what this rank is doing. Called by the thread, and by its creator before it begins.
- */
+/** Send this rank's state to rank 0. Called by the thread, and by its creator before it starts. */
 void watchdog_heartbeat(watchdog *self);
-/** Leave at once, before there is a thread; this rank has the diagnosis, and does not come back. */
+/** Exit at once, before the thread starts; this rank has the diagnosis. Does not return. */
 void watchdog_leave_now(watchdog *self);
 
 /* watchdog_report.c */
-/* May hang where a file system does: for a thread of its own. */
-/** Stacks, and where this rank speaks the line on standard error, events.jsonl,
- * run.json and log.txt. */
+/* May hang if a file system hangs: call on a separate thread. */
+/** Writes backtraces, and if this rank reports, the line on standard error, events.jsonl, run.json
+ * and log.txt. */
 void watchdog_report(watchdog *self);
-/* Only the line, without any file: was it this rank's to say, and said at once? */
+/* Only the line, without files. Returns whether this rank had to print it and did so at once. */
 bool watchdog_report_line(const watchdog *self);
 
 /* watchdog_launcher.c */
 void watchdog_launcher_find(watchdog_launcher *out);
 bool watchdog_launcher_is_gone(const watchdog_launcher *launcher);
-/** From a process of its own: kill it if it does not end by itself in a while. */
+/** From a separate process: kill the launcher if it does not end by itself. */
 void watchdog_launcher_guard(const watchdog_launcher *launcher);
 
 #endif

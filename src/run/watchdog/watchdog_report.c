@@ -1,5 +1,6 @@
-/* What a diagnosis leaves behind. By a thread beside a main thread that hangs: files are opened
- * anew, and lines are appended in one write. Called by run/run_folder.c and watchdog_thread.c. */
+/* Writes the files of a diagnosis. Runs on another thread while the main thread hangs: files are
+ * opened anew, and lines are appended in one write. Called by run/run_folder.c and
+ * watchdog_thread.c. */
 #include "run/watchdog/watchdog_priv.h"
 
 #include "base/config/json.h"
@@ -88,8 +89,8 @@ int64_t bp_watchdog_lock_number(const char *run_dir)
     return owner.epoch;
 }
 
-/* Rank 0 asks its lock. Others speak where rank 0 hangs, perhaps so long that another
- * job has taken the folder. */
+/* Rank 0 checks its lock. Others report if rank 0 hangs, perhaps so long that another job has taken
+ * the folder. */
 static bool may_write(watchdog *self)
 {
     bool may;
@@ -146,7 +147,7 @@ static void write_exit(const watchdog *self, const char *text)
     json_decref(record);
 }
 
-/* By the lowest rank beside it: the kernel knows what a process that was stopped does. */
+/* By the lowest rank of its host: the kernel knows the state of a stopped process. */
 static void write_stack_of_silent(const watchdog *self)
 {
     int culprit = self->diagnosis.is.rank;

@@ -1,5 +1,5 @@
-/* The watchdog's thread: sends heartbeats, receives those of others where it is an observer, and
- * leaves. Called by watchdog.c. */
+/* The watchdog's thread: sends heartbeats, receives those of others if it is an observer, and
+ * exits. Called by watchdog.c. */
 #include "run/watchdog/watchdog_priv.h"
 
 #include "base/buffer.h"
@@ -52,7 +52,7 @@ static wire_packet heartbeat_packet(watchdog *self, wire_kind kind)
     return packet;
 }
 
-/* One that was overtaken by a later one, or came by two ways, is dropped. */
+/* Drops late and duplicate heartbeats. */
 static void note_heartbeat(watchdog *self, const wire_packet *packet)
 {
     if (packet->sequence <= self->sequences[packet->from])
@@ -139,9 +139,9 @@ static void pass_diagnosis(watchdog *self, const bp_watch_diagnosis *diagnosis)
     begin_to_leave(self, true);
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
-/* An answer shows a rank where rank 0 is, and that it is there still. */
+/* An answer tells a rank rank 0's address, and that rank 0 is alive. */
 static void receive_heartbeat(watchdog *self, const wire_packet *packet,
                               const struct sockaddr_in *from)
 {
@@ -173,7 +173,7 @@ static void receive(watchdog *self, const wire_packet *packet, const struct sock
     }
 }
 
-/* ---- looking ---- */
+/* ---- checking ---- */
 
 /* "rank 3 on host n2, rank 4 on host n2 and 12 more" */
 static void warn_of_unknown(const watchdog *self)
@@ -199,8 +199,8 @@ static void warn_of_unknown(const watchdog *self)
     bp_buffer_clear(&list);
 }
 
-/* For how long has this rank waited for others, without a word from rank 0 since it began? It may
- * be that a firewall keeps rank 0's words away: then others go on, and so does this one. */
+/* How long has this rank waited for others without an answer from rank 0? A firewall may block rank
+ * 0's answers: then others progress, and so does this rank. */
 static double waited_unanswered(watchdog *self, double now)
 {
     bp_heartbeat heartbeat;
@@ -264,7 +264,7 @@ static void send_and_check(watchdog *self, double now)
     }
 }
 
-/* Until then, or until a datagram comes, or the end. */
+/* Waits until `end`, a datagram, or the stop. */
 static void wait_until(const watchdog *self, double end)
 {
     double seconds = end - bp_clock_now();

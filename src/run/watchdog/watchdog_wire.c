@@ -15,11 +15,11 @@
 
 #define MAGIC         "bpwd"
 #define VERSION       2
-#define RECEIVE_BYTES (4 << 20) /* bytes: what comes while the thread is kept waiting */
+#define RECEIVE_BYTES (4 << 20) /* bytes: buffers datagrams while the thread is delayed */
 
-/* The kernel that runs, and its network: in another namespace loopback is another one. 0: not
- * known. Without the boot's id nothing would distinguish hosts: first namespaces have one number.
- */
+/* A hash of the running kernel and its network namespace, since each namespace has its own
+ * loopback. 0: not known. The boot id is needed to distinguish hosts: initial namespaces have equal
+ * numbers. */
 static uint64_t network_of_this_process(void)
 {
     char text[256] = "";

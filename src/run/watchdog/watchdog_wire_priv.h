@@ -1,5 +1,5 @@
-/* The datagrams between the watchdog's threads: UDP, since a thread may not call MPI beside the
- * main one, and since a lost heartbeat is followed by another. Local. */
+/* The datagrams between the watchdog's threads: UDP, since only the main thread may call MPI, and a
+ * lost heartbeat is followed by another. Local. */
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_WIRE_PRIV_H
 #define BP_RUN_WATCHDOG_WATCHDOG_WIRE_PRIV_H
 
@@ -14,10 +14,10 @@
 #define WIRE_TOKEN_BYTES 16
 #define WIRE_CANDIDATES  6
 
-/** Where a rank may be reached; ranks learn all ranks' by MPI. */
+/** The addresses of a rank, exchanged by MPI. */
 typedef struct wire_place {
     char host[WIRE_HOST_BYTES];
-    uint64_t network;                    /* equal where loopback joins them */
+    uint64_t network;                    /* equal for ranks that share a loopback network */
     uint32_t addresses[WIRE_CANDIDATES]; /* IPv4, network order */
     int32_t address_count;
     int32_t pid;
@@ -27,26 +27,26 @@ typedef struct wire_place {
 
 typedef enum wire_kind {
     WIRE_HEARTBEAT, /* from any rank to ranks 0 and 1 */
-    WIRE_ANSWER,    /* to it */
-    WIRE_LEAVE,     /* from a rank whose run is over; from rank 0, to all: no answers any more */
-    WIRE_ORDER      /* to all: write your stack and leave */
+    WIRE_ANSWER,    /* the answer to a heartbeat */
+    WIRE_LEAVE,     /* from a rank whose run has ended; from rank 0, to all: no more answers */
+    WIRE_ORDER      /* to all: write a backtrace and exit */
 } wire_kind;
 
 typedef struct wire_packet {
     char magic[4];
     uint32_t version;
-    uint8_t token[WIRE_TOKEN_BYTES]; /* of the run: a foreign datagram is dropped */
+    uint8_t token[WIRE_TOKEN_BYTES]; /* of the run: foreign datagrams are dropped */
     uint32_t kind;
     int32_t from, to;             /* ranks */
-    int32_t confirmed;            /* the sender has heard from `to`, and knows where it is */
+    int32_t confirmed;            /* the sender has received from `to`, and knows its address */
     int64_t sequence;             /* of a heartbeat */
     bp_watch_heartbeat heartbeat; /* the sender's, or the culprit's last one */
     bp_watch_diagnosis is;        /* of an order */
     char name[WIRE_NAME_BYTES];   /* of the collective */
 } wire_packet;
 
-/** A socket on a free port, that buffers the heartbeats of thousands of ranks, and where it is; no
- * socket (-1, and port 0) where there can be none. */
+/** A socket on a free port, with buffers for heartbeats of thousands of ranks, and its addresses.
+ * On failure -1, and port 0. */
 int wire_open(wire_place *place, const char *host);
 /** Are both on one host? */
 bool wire_is_beside(const wire_place *one, const wire_place *other);
@@ -54,9 +54,9 @@ bool wire_is_beside(const wire_place *one, const wire_place *other);
 wire_packet wire_packet_of(const uint8_t token[WIRE_TOKEN_BYTES], wire_kind kind, int from);
 /** To one place; a failure is a lost datagram. */
 void wire_send(int fd, const struct sockaddr_in *to, const wire_packet *packet);
-/** To each address that the place may have, as seen from `self`. */
+/** To each address of the place that `self` might reach. */
 void wire_send_all(int fd, const wire_place *self, const wire_place *to, const wire_packet *packet);
-/** The next packet of this run to this rank that is there; false: none. */
+/** The next packet of this run to this rank; false if there is none. */
 bool wire_receive(int fd, const uint8_t token[WIRE_TOKEN_BYTES], int rank, int size,
                   wire_packet *out, struct sockaddr_in *from);
 

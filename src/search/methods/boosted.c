@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PENALTY 0.05 /* of a leaf's second derivatives, as a share of a row's pairs */
+#define PENALTY 0.05 /* penalty of a leaf's second derivatives, as a share of a row's pairs */
 #define LEAVES  (1 << NAS_DEPTH)
 
 typedef struct boosting {
@@ -16,12 +16,12 @@ typedef struct boosting {
     int64_t n, d;
     const bool *kept;
     int32_t *order; /* [d][n] rows by each feature, ascending */
-    int32_t *node;  /* [n] of the tree under way */
+    int32_t *node;  /* [n] in the current tree */
     double *u, *g, *h;
     double penalty;
 } boosting;
 
-/* What rows have on one side of a split. */
+/* Sums of the rows on one side of a split. */
 typedef struct half {
     double g, h;
     int64_t rows;
@@ -99,7 +99,7 @@ static double score(const boosting *b, double g, double h)
     return g * g / (h + b->penalty);
 }
 
-/* The best split by feature f of each node of a level, whose sums are all[]. */
+/* Finds the best split by feature f of each node of a level; all[]: sums of the nodes. */
 static void try_feature(const boosting *b, int32_t f, int first, int nodes, const half *all,
                         split *best)
 {

@@ -18,19 +18,19 @@
 #define NAS_SHRINKAGE 0.1
 
 typedef struct nas_tree {
-    int32_t feature[(1 << NAS_DEPTH) - 1];  /* of inner nodes, children of k: 2 k + 1, 2 k + 2; -1:
-                                               all rows go to the first */
+    int32_t feature[(1 << NAS_DEPTH) - 1];  /* of inner nodes; children of k are 2 k + 1, 2 k + 2;
+                                               -1: all rows go to the first child */
     double threshold[(1 << NAS_DEPTH) - 1]; /* rows below it go to the first child */
     double leaf[1 << NAS_DEPTH];
 } nas_tree;
 
-/** One of two rows has the lower loss. */
+/** A pair of rows, of which one has the lower loss. */
 typedef struct nas_pair {
     int32_t better, worse;
 } nas_pair;
 
-/** Trees [NAS_TREES] for rows x[n][d] and their pairs; only features that are kept[d] are looked
- * at. Local. */
+/** Trees [NAS_TREES] for rows x[n][d] and their pairs; only features with kept[d] are used.
+ * Local. */
 void nas_boost(nas_tree *trees, const double *x, int64_t n, int64_t d, const bool *kept,
                const nas_pair *pairs, int64_t count);
 /** u of a row. */

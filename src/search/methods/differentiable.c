@@ -1,7 +1,7 @@
-/* search.method=differentiable: a trial is the cell that a mixed one has become, whose architecture
- * weights are trained by gradients beside its other weights; each trial is one such training, with
- * a seed of its own. All ranks that compute are data ranks of it. Source: Liu, Simonyan and Yang
- * 2019, DARTS: Differentiable Architecture Search. */
+/* search.method=differentiable: a trial is the cell derived from a mixed cell, whose architecture
+ * weights are trained by gradients together with its other weights. Each trial is one such
+ * training, with its own seed. All computing ranks are its data ranks. Source: Liu, Simonyan and
+ * Yang 2019, DARTS: Differentiable Architecture Search. */
 #include "search/nas.h"
 
 #include "base/config/run_options.h"
@@ -62,7 +62,7 @@ static void check(bp_config *config)
                         "mesh.micro_batch = 1: at mesh.micro_batch; set it to 2 or more");
 }
 
-/* What a training has found. Plain data: sent as bytes. */
+/* The result of a training. Plain data: sent as bytes. */
 typedef struct found_cell {
     char cell[BP_CELL_TEXT];
     double loss, flops;
@@ -114,7 +114,8 @@ static bp_err on_started(void *context, int64_t step)
     return BP_OK;
 }
 
-/* All cells of so many nodes are as large: what search.limit does not take is not looked for. */
+/* All cells with this many nodes have the same size: if search.limit excludes it, nothing is
+ * searched. */
 static bp_err check_size(const nas *self)
 {
     char settings[NAS_SETTINGS] = "model.cell=identity:0";
@@ -142,7 +143,7 @@ static bp_err first_config(const nas *self, bp_config **out)
     return err == BP_OK ? config_of(self, 0, out) : err;
 }
 
-/* Each node has an operation but none, and reads one of those before it. */
+/* Each node has an operation other than none, and reads an earlier node. */
 static double models(const nas *self)
 {
     double count = 1;
@@ -173,8 +174,8 @@ static bp_err train(const nas *self, int64_t k, found_cell *out)
     return err == BP_OK || err == BP_ERR_STOPPED ? err : bp_err_prefix(err, "%s", name);
 }
 
-/* Trainings may find the same cell: the better one counts. A trial of an earlier start has its
- * score already, which is the same. */
+/* Trainings may find the same cell: the better score counts. A trial of an earlier start already
+ * has its score, which is the same. */
 static bp_err take(nas *self, int64_t k, const found_cell *of)
 {
     char settings[NAS_SETTINGS];

@@ -1,11 +1,11 @@
-/* The part of a training that trains shared weights: before each step a model of the space is
- * drawn, and the step is its own. Called by the loop (train/loop/part.h). */
+/* The part of a training that trains shared weights: before each step it draws a model of the
+ * space, which the step trains. Called by the loop (train/loop/part.h). */
 #include "search/methods/shared.h"
 
 #include "base/config/run_options.h"
 #include "train/loop/trainer.h"
 
-#define ATTEMPTS 1000 /* at a model that is valid */
+#define ATTEMPTS 1000 /* draws of a valid model */
 
 bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out)
 {
@@ -50,7 +50,7 @@ bp_err nas_elastic_check(const nas *self)
                    shape.family->name, what);
 }
 
-/* A part's network, gradients and activations, at most those of the whole model. */
+/* Bytes of a part's network, gradients and activations: at most those of the whole model. */
 static bp_err bytes(const trainer *self, const void *own, const bp_mesh_shape *mesh, int stage,
                     size_t *out)
 {

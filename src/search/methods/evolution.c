@@ -1,13 +1,13 @@
 /* search.method=evolution: trials come from the best ones so far, by crossover (each key of one of
- * two parents) or mutation (keys of one parent drawn anew), generation by generation; the first
- * generation is drawn. Source: Wang et al. 2020, HAT, section 3.2, and their
- * evolutionary search. */
+ * two parents) or mutation (keys of one parent redrawn), generation by generation; the first
+ * generation is random. Source: Wang et al. 2020, HAT, section 3.2, and their evolutionary
+ * search. */
 #include "search/methods/propose.h"
 
 #include "base/config/run_options.h"
 #include "base/mem.h"
 
-#define ATTEMPTS 400 /* at a child that is new and admitted, for each that is wanted */
+#define ATTEMPTS 400 /* to find a new, admitted child, for each that is wanted */
 
 /* A child of the best `parents` trials of order[]: a function of (run.seed, attempt). */
 static nas_point breed(const nas *self, const int64_t *order, int64_t parents, int64_t attempt)

@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-#define FEW      1e6  /* points of a space that are counted through */
-#define ATTEMPTS 2000 /* at a new point that is admitted */
+#define FEW      1e6  /* larger spaces are sampled, not enumerated */
+#define ATTEMPTS 2000 /* to find a new, admitted point */
 
 bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed)
 {
@@ -27,8 +27,8 @@ bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed)
     return err;
 }
 
-/* Point number k of those that are tried in turn: of a space of few points each comes once, of a
- * larger one they are drawn. False: there are no more. */
+/* The k-th point to try: a small space is enumerated, a larger one is sampled. Returns false after
+ * the last one. */
 static bool next_point(const nas *self, int64_t k, int64_t wanted, nas_point *out)
 {
     double points = nas_space_points(&self->space);

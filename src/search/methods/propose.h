@@ -1,28 +1,28 @@
-/* What methods that propose shapes have in common. */
+/* Functions shared by methods that propose shapes. */
 #ifndef BP_SEARCH_METHODS_PROPOSE_H
 #define BP_SEARCH_METHODS_PROPOSE_H
 
 #include "search/nas.h"
 
 /** Propose trials until there are `count`: points of the space drawn uniformly, by a key of
- * (run.seed, trial, attempt), that are admitted and are no trial yet. Fewer, with a line of the
- * log, where the space has no more.
+ * (run.seed, trial, attempt), that are admitted and not yet trials. Fewer, with a line in the log,
+ * if the space has no more.
  *
  * Collective: over the mesh's world.
  * Errors:     BP_ERR_CONFIG no point is admitted; those of nas_admit and nas_propose. */
 bp_err nas_propose_drawn(nas *self, int64_t count);
-/** Is a point of the space a valid model within what search.limit counts? Local. Errors:
- * BP_ERR_CONFIG none is, as far as is tried. */
+/** Is any point of the space a valid model within the size limits of search.limit? Local. Errors:
+ * BP_ERR_CONFIG no point that was tried is. */
 bp_err nas_check_models(const nas *self);
-/** nas_admit of a point, and nas_propose unless it is a trial already. *proposed: it is a new one.
- * Collective, Errors: of both. */
+/** nas_admit of a point, and nas_propose unless it is already a trial. *proposed: it is a new
+ * trial. Collective, Errors: of both. */
 bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed);
-/** A child of one point by mutation, where each key is drawn anew with that probability, or, with
- * another one, by crossover. Uses draws of the key from 4 on. Local. */
+/** A child of one point by mutation, in which each key is redrawn with that probability, or of two
+ * points by crossover. Uses draws of the key from 4 on. Local. */
 nas_point nas_child(const nas_space *space, const nas_point *one, const nas_point *other,
                     double mutation, const bp_rng_key *key);
-/** Score all trials that have no score: by shared weights within nas_with_shared, else by trainings
- * of their own. Collective, Errors: of nas_score_shared and nas_score. */
+/** Score all trials that have no score: by shared weights within nas_with_shared, else by separate
+ * trainings. Collective, Errors: of nas_score_shared and nas_score. */
 bp_err nas_score_all(nas *self);
 /** Call `body`, with shared weights if search.shared asks for them. Collective, Errors: of
  * nas_with_shared and `body`. */

@@ -1,6 +1,6 @@
 /* search.method=ranked: RankNAS. Trials are drawn and scored by shared weights; a ranking is
- * learned from pairs of them; evolution by the ranking alone, within search.limit, finds models
- * that are tried besides. All trials are ordered by the ranking.
+ * learned from pairs of them. Evolution by only the ranking, within search.limit, finds further
+ * models to try. All trials are ordered by the ranking.
  *
  * Source: Hu et al. 2021, RankNAS: Efficient Neural Architecture Search by Pairwise Ranking. */
 #include "search/methods/ranked.h"
@@ -49,7 +49,7 @@ void nas_feature_name(const nas *self, int64_t f, char *out, size_t bytes)
         snprintf(out, bytes, "log %s", f == 2 * axes ? "parameters" : "FLOPs");
 }
 
-/* ---- what is learned ---- */
+/* ---- learning ---- */
 
 typedef struct learned {
     nas *self;
@@ -130,8 +130,8 @@ static bool is_candidate(const learned *by, candidate *io)
            nas_ranker_utility(&by->speed, x) + by->mean_speed >= log(self->limit.tokens_per_second);
 }
 
-/* Into the list, sorted by utility, best first, no point twice; the last one falls out of a full
- * one. */
+/* Inserts into the list, sorted by utility, best first, without duplicates; a full list drops its
+ * last. */
 static void insert(candidate *list, int64_t *count, const candidate *one)
 {
     int64_t at = *count;
@@ -168,7 +168,7 @@ static void breed(const learned *by, candidate *list, int64_t *count, int64_t ge
     }
 }
 
-/* The best models of the space by the ranking: list[POPULATION]. The trials begin it. */
+/* Finds the best models of the space by the ranking: list[POPULATION]. Starts from the trials. */
 static int64_t evolve(const learned *by, candidate *list)
 {
     nas *self = by->self;
@@ -188,7 +188,8 @@ static int64_t evolve(const learned *by, candidate *list)
 
 /* ---- the search ---- */
 
-/* The best that are no trial yet, and are admitted: their speed is measured now. */
+/* Proposes the best points that are not yet trials and are admitted: their speed is measured
+ * now. */
 static bp_err propose_best(const learned *by, const candidate *list, int64_t count)
 {
     nas *self = by->self;

@@ -80,7 +80,7 @@ typedef enum part {
     ALL,
     BESIDE, /* without a row of the fold */
     ONE,    /* with one or two rows of it */
-    BOTH    /* with two: trees know rows that they learned from by heart, and so half of a pair */
+    BOTH    /* with two: trees memorise rows that they learned from, and so half of a pair */
 } part;
 
 static bool takes(int64_t i, int64_t j, int fold, part which)
@@ -90,7 +90,7 @@ static bool takes(int64_t i, int64_t j, int fold, part which)
     return which == ALL || (which == BESIDE ? rows == 0 : which == ONE ? rows > 0 : rows == 2);
 }
 
-/* Pairs that differ in their loss; of too many some, drawn. */
+/* Pairs that differ in their loss; a random subset if there are too many. */
 static int64_t list_pairs(nas_pair *pairs, const sample *s, int fold, part which,
                           const bp_rng_key *key)
 {
@@ -141,7 +141,7 @@ static void differentiate(const sample *s, const nas_pair *pairs, int64_t count,
             hessian[h * s->d + f] = hessian[f * s->d + h];
 }
 
-/* w[d] of the pairs; features that are not kept have 0. */
+/* Fits w[d] to the pairs; features that are not kept get 0. */
 static void fit_linear(double *w, const sample *s, const nas_pair *pairs, int64_t count,
                        const bool *kept)
 {
@@ -179,15 +179,15 @@ static void fit(nas_ranker *out, const sample *s, const nas_pair *pairs, int64_t
         fit_linear(out->weight, s, pairs, count, out->kept);
 }
 
-/* Of a standardised row. */
+/* u of a standardised row. */
 static double utility(const nas_ranker *ranker, const double *row)
 {
     return ranker->is_boosted ? nas_boosted(ranker->trees, row)
                               : dot(ranker->weight, row, ranker->features);
 }
 
-/* Pairs in the right order; ties are half right. permuted: the feature whose values rows exchange
- * by `key`; -1: none. */
+/* Number of pairs in the right order; ties count half. permuted: the feature whose values are
+ * permuted among rows by `key`, or -1. */
 static double right_of(const sample *s, const nas_pair *pairs, int64_t count,
                        const nas_ranker *ranker, int64_t permuted, const bp_rng_key *key)
 {
@@ -208,8 +208,8 @@ static double right_of(const sample *s, const nas_pair *pairs, int64_t count,
     return right;
 }
 
-/* Each fold is held out once: the share of its pairs that are right, and what permutations change.
- */
+/* Holds out each fold once: measures the share of its pairs in the right order, and the effect of
+ * permutations. */
 static double cross_validate(nas_ranker *out, const sample *s, nas_pair *pairs, uint64_t seed,
                              bool measures)
 {
@@ -237,7 +237,7 @@ static double cross_validate(nas_ranker *out, const sample *s, nas_pair *pairs, 
     return all > 0 ? right / (double)all : NAN;
 }
 
-/* What is not worse for being permuted is left out, unless that is everything. */
+/* Drops features whose permutation does no harm, unless those are all features. */
 static void prune(nas_ranker *out)
 {
     int64_t best = 0, kept = 0;

@@ -17,7 +17,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Those of a training, and the one that draws. */
+/* The parts of a training, and the part that draws. */
 void nas_shared_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1])
 {
     int count = 0;
@@ -56,7 +56,7 @@ static bp_err on_started(void *context, int64_t step)
     return BP_OK;
 }
 
-/* FLOPs of all steps: each is that of its part. */
+/* FLOPs of all steps, each of its part of the model. */
 static bp_err count_flops(nas *self, const trainer *shared)
 {
     double tokens = (double)(shared->spec.batch * shared->shape.context);

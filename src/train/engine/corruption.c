@@ -80,7 +80,8 @@ static int supporters(const vote *votes, int size, int k)
     return count;
 }
 
-/* The ranks that most others contradict; all, where no bits have a majority. False: all agree. */
+/* Finds the ranks that differ from the majority; all ranks if there is no majority. Returns false
+ * if all agree. */
 static bool count_votes(bp_corruption *out, const vote *votes, int size)
 {
     int most = -1;
@@ -107,7 +108,7 @@ static bool count_votes(bp_corruption *out, const vote *votes, int size)
     return true;
 }
 
-/* Param k of those that the chosen groups have, counted through; NULL: there are fewer. */
+/* Parameter k of the chosen groups, counted across groups; NULL if there are fewer. */
 static const bp_param *chosen_param(const bp_network *network, chooser chosen, int k)
 {
     for (int g = 0; g < network->group_count; g++) {

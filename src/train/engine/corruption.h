@@ -24,8 +24,8 @@ typedef struct bp_corruption {
 } bp_corruption;
 
 /** Compare what ranks hold in common: all parameters between data ranks, the replicated ones
- * between tensor ranks, the tied embedding between the first and the last stage. Fills *out where
- * it is not found yet and this rank's copies differ from another's.
+ * between tensor ranks, the tied embedding between the first and the last stage. Fills *out if it
+ * is empty and this rank's copies differ from another's.
  *
  * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound. */
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network);

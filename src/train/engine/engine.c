@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows of losses after those of terms: of compared states, of the balance of experts. */
+/* Rows of losses after those of the terms: compared states, and the balance of experts. */
 enum { STATES, BALANCE, LOSS_ROWS };
 
 int64_t engine_carried_floats(const bp_engine *engine)
@@ -20,7 +20,7 @@ int64_t engine_carried_floats(const bp_engine *engine)
     return bp_engine_carried_floats(engine->network, &engine->shape, engine->slots);
 }
 
-/* What blocks carry begins with zeros. */
+/* Carried states begin with zeros. */
 static bool allocate_carried(bp_engine *engine)
 {
     bp_network *network = engine->network;
@@ -188,7 +188,7 @@ static void mask_run(const bp_engine *engine, const bp_own_run *run, const bp_dr
         bp_dropconnect_apply(squares, squares, run->param, run->within, run->count, mask);
 }
 
-/* A weight's gradient is that of the masked one, masked: of this data rank's shards. */
+/* The gradient of a weight is that of the masked weight, masked; on this data rank's shards. */
 static void mask_gradients(const bp_engine *engine)
 {
     bp_dropconnect mask = mask_of(engine);
@@ -202,8 +202,8 @@ static void mask_gradients(const bp_engine *engine)
         }
 }
 
-/* Block k runs only when its parameters have come from all data ranks; its copies are made again
- * then. */
+/* Block k runs only after its parameters have arrived from all data ranks; then its copies are
+ * remade. */
 static void make_ready(void *context, int k)
 {
     bp_engine *engine = context;
@@ -274,7 +274,7 @@ void bp_engine_free(bp_engine **engine)
 
     if (!self)
         return;
-    bp_async_free(&self->async); /* what it works at is freed after it */
+    bp_async_free(&self->async); /* before the memory that it works on */
     engine_drop_part(self);
     bp_stage_free(&self->stage);
     bp_optimizer_clear(&self->optimizer);
@@ -328,8 +328,8 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
                                                 MPI_SUM, engine->mesh->data));
 }
 
-/* Places of the global batch that are not padding: those whose states are compared, and that
- * experts are chosen for. */
+/* Positions of the global batch that are not padding: their states are compared, and experts are
+ * chosen for them. */
 static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
 {
     const int32_t *lengths = batch->stream[0].lengths;
@@ -356,8 +356,8 @@ static double mean_of(bp_engine *engine, int row, int64_t count)
     return bp_tree_sum(sums, all) / (double)count;
 }
 
-/* The batch's loss, of the means over each term's targets, and over places: of compared states, and
- * of the balance of experts. */
+/* The batch's loss, from the means over each term's targets, and the means over positions for
+ * compared states and the balance of experts. */
 static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places,
                       bp_step_result *result)
 {
@@ -393,7 +393,7 @@ static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t
     result->states = result->states_asked ? *states : NAN;
 }
 
-/* What the guard of this rank's shards has seen, if anything. */
+/* Records corruption found by the checksums of this rank's shards, if any. */
 static void note_own_corruption(bp_engine *engine, int64_t step)
 {
     const bp_optimizer *optimizer = &engine->optimizer;
@@ -433,7 +433,8 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     compare(engine, step);
 }
 
-/* A skipped step may have left values that are not finite: the next one begins as it did. */
+/* A skipped step may have left values that are not finite: the next step starts from the same
+ * states. */
 static void keep_carried(bp_engine *engine, int64_t step)
 {
     int64_t floats = engine_carried_floats(engine);
@@ -443,7 +444,7 @@ static void keep_carried(bp_engine *engine, int64_t step)
                (size_t)floats * sizeof(float));
 }
 
-/* Whole matrices are read, so that no collective may be under way. */
+/* Reads whole matrices, so no collective may be pending. */
 static void bound_weights(bp_engine *engine)
 {
     if (!engine->spectral)
@@ -456,14 +457,14 @@ static void bound_weights(bp_engine *engine)
         bp_optimizer_checksum(&engine->optimizer, engine->values);
 }
 
-/* This data rank's micro-batches in row `row` of the losses. */
+/* The losses of this data rank's micro-batches in row `row`. */
 static double *own_losses(const bp_engine *engine, int row)
 {
     return engine->losses + (row * engine->mesh->data_ranks + engine->mesh->data_rank) *
                                 engine->stage->spec.micro_batches;
 }
 
-/* Gradients of the batch, of which sums over data ranks begin, and the loss. */
+/* Computes the gradients of the batch, starts their sums over data ranks, and computes the loss. */
 static void accumulate(bp_engine *engine, const bp_batch *batch, bool second_text,
                        const int64_t scored[BP_TERMS], bp_step_result *result)
 {

@@ -10,11 +10,11 @@
 
 /** Memory by kind, in bytes, of one rank. */
 typedef struct bp_plan {
-    size_t program; /* resident before the model: the program and its libraries */
+    size_t program; /* of the program and its libraries, before the model */
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
-    size_t parts;    /* of a training, besides; the caller sets it */
-    size_t snapshot; /* what bp_engine_slices_to_save gives, once more; 0: the caller has none */
-    size_t writer;   /* what writing a checkpoint takes besides; the caller sets it */
+    size_t parts;    /* of the parts of a training; set by the caller */
+    size_t snapshot; /* a copy of bp_engine_slices_to_save's slices; 0: no copy */
+    size_t writer;   /* workspace for writing a checkpoint; set by the caller */
 } bp_plan;
 size_t bp_plan_total(const bp_plan *plan);
 
@@ -23,12 +23,12 @@ size_t bp_plan_total(const bp_plan *plan);
 bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh, const bp_engine_spec *spec,
                       const bp_model_shape *shape, int stage);
 
-/** A rank of stage `stage` (data and tensor rank 0) of a mesh that is planned: without
+/** A rank of stage `stage` (data and tensor rank 0) of a planned mesh, which has no
  * communicators. */
 bp_mesh bp_engine_planned_mesh(const bp_mesh_shape *shape, int stage);
 /** The stage's blocks and groups of parameters as the engine lays them out, without memory for
- * them. Local. Owns: *out and *gemm are the caller's, bp_network_free and bp_gemm_free, whether it
- * fails or not; begin with NULL. Errors: those of bp_engine_plan. */
+ * them. Local. Owns: *out and *gemm are the caller's, bp_network_free and bp_gemm_free, also after
+ * a failure; both must be NULL before the call. Errors: those of bp_engine_plan. */
 bp_err bp_engine_planned_network(bp_network **out, bp_gemm **gemm, const bp_mesh_shape *mesh,
                                  const bp_engine_spec *spec, const bp_model_shape *shape,
                                  int stage);
@@ -66,37 +66,37 @@ void bp_engine_initialise(bp_engine *engine);
 /** What is frozen and in `base` (all parameters of a group) is left out of what is saved. Local. */
 void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base);
 
-/** Later steps learn from a teacher too (nn/heads/distill.h): spec.distills was set. Borrowed;
- * NULL: none. Local. */
+/** Later steps learn from a teacher too (nn/heads/distill.h): spec.distills was set. Borrowed; NULL
+ * if there is no teacher. Local. */
 void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher);
 
 /** Slots of the batch that this data rank has: [*first, *first + *count). */
 void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count);
 
-/** How rows are shared out among experts: what the one that most rows chose has of the mean, and
- * the entropy of their shares, 1: all are alike. */
+/** How rows are distributed among experts: the rows of the busiest expert over the mean, and the
+ * normalised entropy of the experts' shares (1: equal shares). */
 typedef struct bp_expert_load {
     double largest, entropy;
 } bp_expert_load;
 
 typedef struct bp_step_result {
-    double loss; /* of the batch, before the update: the sum over the objective's terms of weight x
-                    mean, in nats (of one causal term: nats a token) */
-    double term[BP_TERMS];  /* the means of terms that the objective has names of, */
-    bool asked[BP_TERMS];   /* where something in the batch is asked for */
-    double states;          /* the mean of what compared states differ by (distill.layers), */
+    double loss;            /* the batch's loss before the update: the sum of weight x mean over the
+                               objective's terms, in nats (nats a token for a single causal term) */
+    double term[BP_TERMS];  /* the means of the objective's named terms, */
+    bool asked[BP_TERMS];   /* where the batch has targets of the term */
+    double states;          /* the mean difference of compared states (distill.layers), */
     bool states_asked;      /* where some are compared */
     double balance;         /* the mean balance loss of experts, unweighted, */
     bool balance_asked;     /* where it counts */
-    bp_expert_load experts; /* of models with experts: of all layers; else NaN, */
-    const bp_expert_load *layer_experts; /* and [layers], until the next step; NaN of layers without
-                                            experts. NULL: the model has none */
+    bp_expert_load experts; /* over all layers; NaN for models without experts, */
+    const bp_expert_load *layer_experts; /* [layers], until the next step; NaN for layers without
+                                            experts. NULL if the model has none */
     double grad_norm;                    /* before clipping */
     double rate;                         /* the step's learning rate */
     bool skipped;                        /* the gradient was not finite: nothing was updated */
 } bp_step_result;
 
-/** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots says. A
+/** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots returns. A
  * gradient that is not finite is not an error: result->skipped, and nothing is updated. `number`
  * counts the updates made, this one included if it is not skipped. Collective over mesh->member;
  * equal results on all its ranks. */
@@ -108,8 +108,8 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_ba
 typedef struct bp_architecture_step {
     int64_t step;          /* that follows */
     const bp_batch *train; /* its batch, */
-    const bp_batch *valid; /* and one of the same form of the text that the architecture is searched
-                              on: the slots of this data rank */
+    const bp_batch *valid; /* and a batch of the same form from the text on which the architecture
+                              is searched: the slots of this data rank */
     bool second_order;     /* through a step of the weights, unrolled; else at the weights as they
                               are */
     double rate, decay;    /* of Adam (0.9, 0.999, 1e-8), whose decay is added to the gradient */
@@ -127,8 +127,8 @@ typedef struct bp_architecture_step {
  * Source:     Liu, Simonyan and Yang 2019, DARTS, equations 6 to 8. */
 void bp_engine_search(bp_engine *engine, const bp_architecture_step *of, double *loss);
 int64_t bp_engine_search_floats(const bp_engine *engine);
-/** The searched parameter of this rank's stage: what its architecture weights are. NULL: it is on
- * another stage, or there is none. Borrowed. Local. */
+/** The architecture weights of this rank's stage. NULL if they are on another stage, or if nothing
+ * is searched. Borrowed. Local. */
 const bp_param *bp_engine_searched(const bp_engine *engine);
 
 /** The corruption that this rank has found: its own weights and moments are checked in every
@@ -140,35 +140,35 @@ void bp_engine_check(bp_engine *engine, int64_t step);
 
 /** Sum and count of each term's losses on at most micro_batch examples of T <= context places,
  * without dropout; on the last pipeline stage, elsewhere 0. There are micro_batch kept rows. Stages
- * may be in different calls at a time. Collective over mesh->model. */
+ * may be in different calls at the same time. Collective over mesh->model. */
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS]);
 
-/** The next step, and evaluations until it is over, are those of a part of the model: the network
- * of `shape`, each of whose parameters is the first rows and columns of the engine's of the same
- * name. Elements outside of it have no gradient in that step, and are updated with that. NULL: the
- * whole model. On a mesh without tensor, pipeline and expert ranks, of a model that carries
- * nothing, with weights that are not dropped. A network is allocated: steps of parts are the only
- * ones that allocate. Not collective: it waits as bp_engine_slices_to_save does. Errors:
- * BP_ERR_CONFIG the model has no such part; BP_ERR_SYSTEM: the whole model is left. */
+/** The next step, and evaluations until it ends, use a part of the model: the network of `shape`.
+ * Each of its parameters is the first rows and columns of the engine's parameter of that name. The
+ * other elements get a zero gradient in that step. NULL selects the whole model. Requires a mesh
+ * without tensor, pipeline and expert ranks, a model without carried states, and no DropConnect.
+ * Allocates a network: only steps of parts allocate. Not collective: it waits as
+ * bp_engine_slices_to_save does. Errors: BP_ERR_CONFIG the model has no such part; BP_ERR_SYSTEM
+ * out of memory: the whole model stays selected. */
 bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape);
 
-/** This rank's stage, for code that runs it otherwise (bp_model_view): all parameters are there, as
- * the last step left them, until the next one. Borrowed. Not collective: it waits as
+/** This rank's stage, for code that runs it in another way (bp_model_view). All parameters are
+ * complete, as the last step left them, until the next step. Borrowed. Not collective: it waits as
  * bp_engine_slices_to_save does. */
 bp_network *bp_engine_network(bp_engine *engine);
 
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
  * every tensor over all ranks of mesh->member) or to load into (what this rank owns). Not
- * collective, but it waits for what other ranks still send: all data ranks have finished the same
- * steps. Owns: the list is the caller's (bp_free); its data are in the engine and hold until the
- * next step. */
+ * collective, but waits for pending messages of other ranks: all data ranks must have finished the
+ * same steps. Owns: the list is the caller's (bp_free); its data belong to the engine and are valid
+ * until the next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);
 bool bp_engine_loads(const bp_group *group, bp_load what); /* whether any of it is loaded. Local. */
-/** Values were loaded into all of bp_engine_slices_to_load, which are this data rank's shards: they
- * are gathered, and copies are made again. Like initial values, they are checksummed from here on.
- * Collective over mesh->data. */
+/** Call after loading values into all of bp_engine_slices_to_load, this data rank's shards. Gathers
+ * them, remakes copies, and checksums them from here on, like initial values. Collective over
+ * mesh->data. */
 void bp_engine_loaded(bp_engine *engine);
 
 #endif

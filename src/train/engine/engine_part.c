@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The engine's parameter of that name; NULL: there is none. *group: its group. */
+/* The engine's parameter of that name; NULL if there is none. *group: its group. */
 static const bp_param *find(const bp_network *network, const char *name, const bp_group **group)
 {
     for (int g = 0; g < network->group_count; g++)

@@ -22,7 +22,7 @@ struct bp_engine {
     bp_gemm *gemm;
     bp_network *network;
     float *values;
-    float *dropped; /* as values, with masks: what blocks read; NULL: they read values */
+    float *dropped; /* masked values, read by blocks; NULL: blocks read values */
     bool masked;    /* in a step */
     bp_stage *stage;
     engine_part *part; /* NULL: the whole model */
@@ -30,27 +30,27 @@ struct bp_engine {
     bp_spectral *spectral; /* NULL: no weights are bounded */
     bp_async *async;       /* of mesh->data; its part is mesh->expert_data */
     bp_reduction reduction;
-    int ready;             /* blocks from the first on whose parameters are there, copies too */
+    int ready;             /* leading blocks whose parameters have arrived, with copies made */
     float *scratch;        /* of the reduction */
     int64_t slots;         /* of the batch, on this data rank */
-    int carries;           /* of the network's, those that training carries */
-    float *carried;        /* their rows, all of one parity before the other, then those kept */
-    int64_t step;          /* that left them: the last one */
-    int64_t *expert_loads; /* [layers][experts] rows that chose each in the step; NULL: there are
-                              none */
+    int carries;           /* carried states of the network that training keeps */
+    float *carried;        /* their rows: all of one parity, all of the other, then the kept rows */
+    int64_t step;          /* the last step, which left them */
+    int64_t *expert_loads; /* [layers][experts] rows that chose each expert in the step; NULL if
+                              there are no experts */
     bp_expert_load *layer_experts; /* [layers] */
     double *losses;                /* [terms][batch / micro_batch] by micro-batch in slot order */
-    bp_corruption corruption;      /* the first that was found */
+    bp_corruption corruption;      /* the first one found */
 };
 
 /** Floats of what blocks carry, of one parity. Local. */
 int64_t engine_carried_floats(const bp_engine *engine);
-/** All parameters are there: for code that does not read them block by block. Collective over
- * mesh->data, as what follows. */
+/** Waits for all parameters, for code that does not read them block by block. Collective over
+ * mesh->data, like the functions below. */
 void engine_await_parameters(bp_engine *engine);
-/** Nothing is on its way into the parameters: for code that overwrites them all. */
+/** Finishes all gathers into the parameters, for code that overwrites all of them. */
 void engine_end_gathers(bp_engine *engine);
-/** All values are new, and the same on all ranks that hold them. */
+/** Call when all values are new, and equal on all ranks that hold them. */
 void engine_begin_with_values(bp_engine *engine);
 
 /** The gradient of a batch at the parameters as they are, in this data rank's shards; the step is
@@ -60,11 +60,11 @@ void engine_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
 
 /* ---- engine_part.c ---- */
 
-/** bp_engine_take_part, where no part is taken and all parameters are there. Local. */
+/** bp_engine_take_part, when no part is selected and all parameters have arrived. Local. */
 bp_err engine_make_part(bp_engine *engine, const bp_model_shape *shape);
 void engine_drop_part(bp_engine *engine);
-/** bp_stage_accumulate of the part: its gradients are in the engine's, which are 0 elsewhere, and
- * their sums over data ranks begin. */
+/** bp_stage_accumulate of the part: writes its gradients into the engine's, which are 0 elsewhere,
+ * and starts their sums over data ranks. */
 void engine_part_accumulate(bp_engine *engine, const bp_stage_step *step, double *loss_sums,
                             int64_t stride);
 
@@ -72,8 +72,9 @@ void engine_part_accumulate(bp_engine *engine, const bp_stage_step *step, double
 
 /** Rows by layer and expert. Local. */
 int64_t engine_load_count(const bp_engine *engine);
-/** How the rows of all micro-batches are shared out among experts, by layer and of all layers,
- * whose sums take the place of the first one's. Collective over mesh->data and mesh->pipeline. */
+/** How the rows of all micro-batches are distributed among experts, by layer and over all layers.
+ * The sums over layers overwrite the loads of the first layer. Collective over mesh->data and
+ * mesh->pipeline. */
 void engine_measure_experts(bp_engine *engine, bp_step_result *result);
 
 #endif

@@ -28,7 +28,7 @@ const bp_param *bp_engine_searched(const bp_engine *engine)
     return NULL;
 }
 
-/* Is it of the weights that steps of training change? */
+/* Does training update this group? */
 static bool is_trained(const bp_group *group)
 {
     return !group->searched && !group->frozen;
@@ -43,7 +43,7 @@ static void gather(bp_engine *engine, const bp_group *group)
                                       group->padded / BP_NORM_BLOCK, BP_NORM_BLOCK, false));
 }
 
-/* of_weights: of these too, and their norm is returned; else 0. */
+/* of_weights: also takes the gradient of the weights, and returns its norm; else returns 0. */
 static double take_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
                             bool of_weights, double *loss)
 {
@@ -65,7 +65,7 @@ static double take_gradient(bp_engine *engine, const bp_batch *batch, bool secon
 
 /* ---- weights ---- */
 
-/* value = kept + by gradient - decay kept, of all weights, on all ranks alike. */
+/* value = kept + by gradient - decay kept, for all weights, alike on all ranks. */
 static void move_weights(bp_engine *engine, const float *kept, const float *along, double by,
                          double decay)
 {
@@ -95,7 +95,7 @@ static void restore(bp_engine *engine, const float *kept)
     bp_network_refresh(engine->network);
 }
 
-/* to[i] += by from[i], of the architecture's weights. */
+/* to[i] += by from[i], for the architecture's weights. */
 static void add_searched(const bp_engine *engine, float *to, const float *from, double by)
 {
     const bp_param *param = bp_engine_searched(engine);

@@ -28,7 +28,7 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
     }
 }
 
-/* What this data rank's batch slots carry. */
+/* The carried states of this data rank's batch slots. */
 static void carry_slices(const bp_engine *engine, int parity, bp_slice *slices, int64_t *used)
 {
     for (int k = 0; k < engine->carries; k++) {

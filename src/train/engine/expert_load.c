@@ -1,4 +1,4 @@
-/* How the rows of a step are shared out among the experts of a mixture. Called by engine.c. */
+/* How the rows of a step are distributed among the experts of a mixture. Called by engine.c. */
 #include "train/engine/engine_priv.h"
 
 #include <math.h>

@@ -46,8 +46,8 @@ static void sum_tied(const bp_mesh *mesh, float *shard, int64_t n, float *scratc
     bp_add(shard, scratch, n);
 }
 
-/* Copies in the runs of blocks of this stage and of all others, group `g` being the first of them:
- * their sum, in order of runs, then of stages, goes to each. */
+/* Sums the copies in the runs of blocks of this stage and of all others, in order of runs, then of
+ * stages, and gives each copy the sum. Group `g` is the first copy. */
 static void sum_common(const bp_reduction *reduction, int g)
 {
     const bp_network *network = reduction->network;
@@ -133,8 +133,8 @@ void bp_gradient_finish(bp_reduction *reduction)
     }
 }
 
-/* Blocks of each data rank's shard, and the place of the first one among those of all: of experts
- * those of the first rank of mesh->expert come first. */
+/* The blocks of each data rank's shard, and the index of its first block among all blocks. For
+ * experts, blocks of the first rank of mesh->expert come first. */
 static void find_blocks(const bp_mesh *mesh, const bp_group *group, int *count, int *first)
 {
     int holders = bp_optimizer_holders(mesh, group), parts = mesh->data_ranks / holders;

@@ -17,18 +17,18 @@ typedef struct bp_reduction {
     const bp_network *network;
     bp_async *async; /* of mesh->data; its part is mesh->expert_data */
     float *gradients, *scratch;
-    float *squares; /* as gradients, and summed with them; NULL: none */
-    int64_t job;    /* the last one; -1: none */
+    float *squares; /* laid out like gradients, and summed with them; NULL if not wanted */
+    int64_t job;    /* the last job; -1: not started */
     int started;    /* groups */
 } bp_reduction;
 
-/** Group `g` of this rank is whole: start its sum over data ranks, which leaves each of them with
- * its shard (bp_optimizer_shard). All ranks start groups in the same order. Collective over
+/** Start the reduce-scatter of group `g`, whose gradient is complete on this rank: each data rank
+ * gets its shard (bp_optimizer_shard). All ranks start groups in the same order. Collective over
  * mesh->data. */
 void bp_gradient_start(bp_reduction *reduction, int g);
-/** All groups were started: wait for their sums, and sum the tied group over the first and last
- * stage too, and what all tensor ranks hold over them if they share out rows. Collective over
- * mesh->data, mesh->pipeline and mesh->tensor. */
+/** Wait for the sums of all groups, which were all started. Then sum the tied group over the first
+ * and last stage, and over tensor ranks the replicated groups of which each rank has only a part
+ * (sequence parallelism). Collective over mesh->data, mesh->pipeline and mesh->tensor. */
 void bp_gradient_finish(bp_reduction *reduction);
 
 /** The norm of the whole gradient from its shards: sums of squares over blocks of 4,096 floats,

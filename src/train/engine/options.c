@@ -250,8 +250,8 @@ static void check_chunks(const bp_engine_spec *spec, const bp_model_shape *shape
                         blocks / stages > 2 ? "2 to " : "", blocks / stages);
 }
 
-/* Whole rounds of micro-batches on each data rank; where mesh.data is open (0), on any number of
- * them. */
+/* Each data rank needs whole rounds of micro-batches; if mesh.data is open (0), at any number of
+ * data ranks. */
 static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, bp_config *config)
 {
     int stages = mesh->pipeline;
@@ -281,7 +281,7 @@ static bool needs_all_rows(const bp_model_shape *shape)
            (family->unlimited || family->carries_state || family->whole_rows || family->in_order);
 }
 
-/* For micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
+/* For micro-batches of context positions, and for shortened ones, whose positions grow in steps. */
 static bool rows_divide(const bp_engine_spec *spec, int64_t micro_batch, int64_t context,
                         int tensor_ranks)
 {
@@ -298,7 +298,7 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
            rows_divide(spec, spec->micro_batch, shape->context, tensor_ranks);
 }
 
-/* Whose rows tensor ranks divide. */
+/* The smallest micro-batch whose rows can be divided among tensor ranks. */
 static int64_t least_micro_batch(const bp_engine_spec *spec, int64_t context, int tensor_ranks)
 {
     int64_t batch = 1;
@@ -351,7 +351,8 @@ static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *
                         spec->optimizer.layer_decay, shape->family->name);
 }
 
-/* Sums have no gradient of one micro-batch, and what no example depends on keeps its prior. */
+/* A running sum has no gradient of one micro-batch, and parameters that no example depends on keep
+ * their prior. */
 static void check_variational(const bp_engine_spec *spec, bp_config *config)
 {
     const bp_optimizer_row *row = bp_optimizer_row_of(spec->optimizer.kind);
@@ -369,7 +370,7 @@ static void check_variational(const bp_engine_spec *spec, bp_config *config)
             "targets, such as 1e-4");
 }
 
-/* Smoothing is of a softmax's logits. */
+/* Label smoothing needs a softmax. */
 static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *shape,
                             bp_config *config)
 {
@@ -411,7 +412,7 @@ static void check_samples(const bp_engine_spec *spec, const bp_model_shape *shap
             (long long)spec->softmax_samples, shape->family->name);
 }
 
-/* The loss of a prior network is of a Dirichlet, not of a softmax. */
+/* A prior network has the loss of a Dirichlet, not of a softmax. */
 static void check_prior(const bp_engine_spec *spec, const bp_model_shape *shape, bp_config *config)
 {
     const struct {
@@ -521,7 +522,7 @@ static void warn_of_unused(const bp_config *config)
     bp_warn_of_unused(config, rows);
 }
 
-/* The default's value is not warned of: config.ini names every key, and is a configuration too. */
+/* Defaults are not warned of: config.ini, which names every key, may be the configuration. */
 void bp_engine_spec_warn(const bp_config *config)
 {
     bool interleaved = is(config, "mesh.schedule", "interleaved");

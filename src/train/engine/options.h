@@ -59,8 +59,8 @@ static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
 
 /** optimizer.kind. */
 bp_optimizer_kind bp_optimizer_kind_of(const bp_config *config);
-/** Set optimizer.epsilon, .momentum, .clip and .decay, where they were not given, to what the
- * kind's authors have. */
+/** Set optimizer.epsilon, .momentum, .clip and .decay, where they were not given, to the defaults
+ * of the kind's authors. */
 void bp_optimizer_resolve(bp_config *config);
 
 #define BP_STEPS_MAX 1e12 /* of train.steps */
@@ -75,49 +75,49 @@ typedef enum bp_sequence_parallel {
 typedef struct bp_engine_spec {
     uint64_t seed;
     float dropout;
-    float dropconnect; /* share of weights (models/network/dropconnect.h) */
+    float dropconnect; /* share of weights that are dropped (models/network/dropconnect.h) */
     float label_smoothing;
-    int64_t softmax_samples;    /* of a larger vocabulary; 0: all outcomes */
+    int64_t softmax_samples;    /* samples of a larger vocabulary; 0: the whole softmax */
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
     bp_schedule schedule;
-    int chunks; /* of a stage, if interleaved: bp_engine_chunks */
+    int chunks; /* chunks of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
     bool distills;                          /* from soft targets: bp_engine_teach sets it */
-    bool overlap;                           /* messages overlap with compute: mesh.overlap */
-    bool sums_bf16;                         /* gradients travel in two bytes: mesh.sums */
+    bool overlap;                           /* mesh.overlap: messages overlap with compute */
+    bool sums_bf16;                         /* mesh.sums: gradients are sent as bf16 */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
-    bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
+    bool shortens; /* micro-batches may have fewer positions (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
     bp_rate rate;
-    bp_precision precision; /* the caller sets it: bp_math_precision */
-    int64_t digest_every;   /* steps between comparisons of copies; 0: nothing is checked */
+    bp_precision precision; /* set by the caller: bp_math_precision */
+    int64_t digest_every;   /* steps between comparisons of copies; 0: no checks */
 } bp_engine_spec;
 
-/** Steps of this many passes over an epoch of this many windows: epochs max(1, windows / batch), to
- * the nearest, at least 1 and at most BP_STEPS_MAX. */
+/** Steps in `epochs` epochs of `windows` windows: epochs max(1, windows / batch), rounded to the
+ * nearest, in [1, BP_STEPS_MAX]. */
 int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch);
 
-/** From a checked configuration; `precision` is left f32, and with train.epochs rate.steps 0: the
- * corpus gives (bp_epoch_steps). */
+/** From a checked configuration; `precision` is left f32. With train.epochs rate.steps is left 0:
+ * it depends on the corpus (bp_epoch_steps). */
 bp_engine_spec bp_engine_spec_of(const bp_config *config);
-/** The part of it that only mesh.* decides. */
+/** Only the part that depends on mesh.*. */
 void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);
 
 /** Runs of blocks that each of this many stages has: 1, unless interleaved. */
 int bp_engine_chunks(const bp_engine_spec *spec, int stages);
 
-/** Do this many tensor ranks share out a micro-batch's rows (bp_nn.sequence_parallel)? */
+/** Do this many tensor ranks use sequence parallelism (bp_nn.sequence_parallel)? */
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensor_ranks);
 
 /** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
- * (where shape->layers is known), and micro-batches for all stages; rows can be shared out if they
- * have to be (where shape->context is known): else a fault that says what fits. mesh->data may be
- * open (0). */
+ * (where shape->layers is known), and micro-batches for all stages. With sequence parallelism
+ * tensor ranks divide the rows (where shape->context is known). Otherwise adds a fault that names
+ * values that fit. mesh->data may be open (0). */
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
-/** The part of it that mesh.expert decides; of models without an engine too. */
+/** Only the part that depends on mesh.expert, also for models without an engine. */
 void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *shape,
                              const bp_mesh_shape *mesh, bp_config *config);
 
@@ -127,8 +127,8 @@ typedef struct bp_unused_key {
     bool unused;
     const char *why;
 } bp_unused_key;
-/** A warning for each of them that is unused, and differs from its default: config.ini names every
- * key, and is a configuration too. Local. */
+/** Warns of each unused key that differs from its default: config.ini, which names every key, may
+ * be the configuration. Local. */
 void bp_warn_of_unused(const bp_config *config, const bp_unused_key *rows);
 
 /** A warning for each key that differs from its default and changes nothing: adapter.*,

@@ -47,7 +47,7 @@ static int64_t message_bytes(const bp_pipeline_comm *comm, const bp_action *acti
     return floats * (int64_t)sizeof(float);
 }
 
-/* Post the receive of the next action that has one, if there is. */
+/* Post the receive of the next action that has one, if any. */
 static void post_next(bp_pipeline_comm *comm)
 {
     const bp_stage_schedule *schedule = comm->schedule;

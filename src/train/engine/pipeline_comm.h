@@ -8,7 +8,7 @@
 #include "mesh/collective.h"
 #include "train/engine/schedule.h"
 
-/** What a chunk of a stage gets and passes on, in floats. */
+/** What a chunk of a stage receives and sends, in floats. */
 typedef struct bp_chunk_messages {
     int64_t input, output, input_gradient, output_gradient;
 } bp_chunk_messages;
@@ -19,14 +19,14 @@ typedef struct bp_stage_schedule {
     int stage;
     const bp_action *actions; /* of the stage, in order */
     MPI_Comm comm;            /* of the pipeline */
-    int64_t floats;           /* of the largest message, and of all that is between blocks */
+    int64_t floats;           /* floats of the largest message, and of all values between blocks */
     const bp_chunk_messages *messages; /* [pipeline.chunks] */
 } bp_stage_schedule;
 
 typedef struct bp_pipeline_comm {
     const bp_stage_schedule *schedule;
     bool backward;
-    float *work; /* [floats] where an action finds its input, and leaves its result */
+    float *work; /* [floats] an action's input, then its result */
     float *coming[BP_RECEIVES_AHEAD], *leaving[BP_SENDS_IN_FLIGHT];
     bp_transfer receives[BP_RECEIVES_AHEAD], sends[BP_SENDS_IN_FLIGHT];
     int64_t looked_at; /* actions whose receives are posted */
@@ -39,14 +39,15 @@ int64_t bp_pipeline_comm_buffers(const bp_pipeline *pipeline);
 void bp_pipeline_comm_init(bp_pipeline_comm *comm, const bp_stage_schedule *schedule, bool backward,
                            bp_arena *arena);
 
-/** A step begins: its first receives are posted. */
+/** Begins a step: posts its first receives. */
 void bp_pipeline_comm_begin(bp_pipeline_comm *comm);
-/** Wait for the input of `action`, if it has one: it is in `work`. The next receive is posted. */
+/** Wait for the input of `action`, if it has one, which is then in `work`. Posts the next
+ * receive. */
 void bp_pipeline_comm_take(bp_pipeline_comm *comm, const bp_action *action);
-/** Start to send what is in `work`, if a neighbour needs the result of `action`; `work` is another
- * buffer then. */
+/** Start to send `work` if a neighbour needs the result of `action`; `work` is then another
+ * buffer. */
 void bp_pipeline_comm_send(bp_pipeline_comm *comm, const bp_action *action);
-/** A step ends: all sends are complete. */
+/** Ends a step: waits for all sends. */
 void bp_pipeline_comm_end(bp_pipeline_comm *comm);
 
 #endif

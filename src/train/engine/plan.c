@@ -1,5 +1,5 @@
 /* The memory plan of a rank: parameters, gradients, optimizer, activations, workspace. Printed by
- * --plan and at the start. The sizes that the plan and the engine share are here too. */
+ * --plan and at the start. Sizes that the plan and the engine share are also here. */
 #include "math/kernels/kernels.h"
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"
@@ -58,7 +58,7 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
     return BP_OK;
 }
 
-/* What libraries take only once they work: MPI's buffers, generated kernels, threads' stacks,
+/* Memory that libraries take once they are used: MPI's buffers, generated kernels, thread stacks,
  * HDF5's files. Measured: 10 to 22 MiB. */
 #define LIBRARIES_BYTES ((size_t)20 << 20)
 

@@ -2,8 +2,8 @@
  * by pipeline_comm.c, stage.c and train/loop/memory/plan_text.c. */
 #include "train/engine/schedule.h"
 
-/* Forwards before the first backward. Interleaved: as many as it takes until the first gradient can
- * be there, one more chunk of `stages` micro-batches for each further chunk. */
+/* Forwards before the first backward. Interleaved: until the first gradient can arrive, plus
+ * `stages` micro-batches for each further chunk. */
 static int64_t forwards_ahead(const bp_pipeline *pipeline, int stage)
 {
     int64_t all = pipeline->micro_batches * pipeline->chunks, ahead = all;

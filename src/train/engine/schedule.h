@@ -13,8 +13,8 @@ typedef enum bp_schedule { BP_GPIPE, BP_1F1B, BP_INTERLEAVED } bp_schedule;
  * c stages + s of the model. `micro_batches` of a step go through it. */
 typedef struct bp_pipeline {
     bp_schedule schedule;
-    int stages, chunks; /* more than one chunk only if interleaved, with a multiple of `stages`
-                           micro-batches */
+    int stages,
+        chunks; /* chunks > 1 only if interleaved; micro_batches is then a multiple of `stages` */
     int64_t micro_batches;
 } bp_pipeline;
 
@@ -24,8 +24,8 @@ typedef struct bp_action {
     int64_t micro_batch;
 } bp_action;
 
-/** The share of a step that stages of equal cost are at work, the rest being the pipeline's filling
- * and running empty: v G / (v G + P - 1) of P stages, v chunks, G micro-batches. */
+/** The share of a step that stages of equal cost compute; the rest is the pipeline bubble. v G / (v
+ * G + P - 1) for P stages, v chunks, G micro-batches. */
 double bp_schedule_busy(const bp_pipeline *pipeline);
 /** Actions of a stage in a step: each micro-batch goes both ways through each chunk. */
 int64_t bp_schedule_actions(const bp_pipeline *pipeline);

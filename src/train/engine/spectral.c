@@ -13,12 +13,12 @@
 
 #define ITERATIONS 20
 #define CHANGE     1e-4
-#define LANES      8    /* sums of a row, side by side */
+#define LANES      8    /* parallel partial sums of a row */
 #define PIECE      1024 /* columns that a thread has */
 
 typedef struct bounded {
     bp_param *param;
-    float *u; /* [rows] of the whole matrix: the left singular vector, about */
+    float *u; /* [rows] of the whole matrix: an estimate of the left singular vector */
 } bounded;
 
 struct bp_spectral {
@@ -26,7 +26,7 @@ struct bp_spectral {
     bounded *matrices;
     int64_t count;
     float *vectors;
-    double *left, *right; /* of the longest */
+    double *left, *right; /* for the longest side */
     double bound;
 };
 
@@ -37,7 +37,7 @@ static bool ends_in(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* The matrices of layers have a place in them: "h.0.attn.q.weight", "h.0.mlp.up.weight". */
+/* Matrices of layers are named like "h.0.attn.q.weight" or "h.0.mlp.up.weight". */
 static bool is_bounded(const bp_group *group, const bp_param *param, const bp_task_shape *task)
 {
     bool of_layer = strstr(param->name, ".attn.") || strstr(param->name, ".cross.") ||
@@ -146,7 +146,7 @@ void bp_spectral_free(bp_spectral **spectral)
 
 /* ---- power iteration ---- */
 
-/* x[n] over all tensor ranks, of which each has added its part; its length, which it loses. */
+/* Sums x[n] over tensor ranks, normalises it, and returns its previous length. */
 static double normalise(const bp_spectral *self, const bp_param *param, double *x, int64_t n)
 {
     bool whole = param->extent[0] == param->shape[0] && param->extent[1] == param->shape[1];
@@ -162,7 +162,7 @@ static double normalise(const bp_spectral *self, const bp_param *param, double *
     return sum;
 }
 
-/* right = W^T left, of this rank's part. */
+/* right = W^T left, for this rank's part. */
 static void multiply_left(const bp_spectral *self, const bp_param *param)
 {
     int64_t rows = param->extent[0], columns = param->extent[1];
@@ -198,7 +198,7 @@ static double product(const float *row, const double *x, int64_t n)
     return sum;
 }
 
-/* left = W right, of this rank's part. */
+/* left = W right, for this rank's part. */
 static void multiply_right(const bp_spectral *self, const bp_param *param)
 {
     int64_t rows = param->extent[0], columns = param->extent[1];

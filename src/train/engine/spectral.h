@@ -9,15 +9,15 @@
 
 typedef struct bp_spectral bp_spectral;
 
-/** The bound that shape->task asks for, of this rank's part of a network. *out NULL: nothing is
- * bounded here.
+/** The bound that shape->task asks for, on this rank's part of a network. *out is NULL if nothing
+ * is bounded here.
  *
  * Owns:       *out is the caller's, bp_spectral_free(); mesh and network are borrowed until then.
  *             Local. */
 void bp_spectral_new(bp_spectral **out, const bp_mesh *mesh, bp_network *network,
                      const bp_model_shape *shape, uint64_t seed);
 void bp_spectral_free(bp_spectral **spectral); /* NULL is accepted */
-/** Floats of a checkpoint's vectors of the network that bp_spectral_new would keep. Local. */
+/** Floats of the iteration's vectors that a checkpoint holds of the network. Local. */
 int64_t bp_spectral_floats(const bp_network *network, const bp_model_shape *shape);
 
 /** Each bounded matrix W becomes W bound / norm where its spectral norm is above the bound. The
@@ -31,11 +31,11 @@ int64_t bp_spectral_floats(const bp_network *network, const bp_model_shape *shap
  */
 void bp_spectral_apply(bp_spectral *spectral);
 
-/** The iteration's vectors as slices "spectral.u/NAME" [rows]: all that this rank has to load, or
- * to save those that no other rank saves. Appends to slices[] from *used on; capacity is asserted.
- * NULL is accepted. Local. */
+/** The iteration's vectors as slices "spectral.u/NAME" [rows]: to load, all of this rank; to save,
+ * those that no other rank saves. Appends to slices[] from *used on; capacity is asserted. NULL is
+ * accepted. Local. */
 void bp_spectral_slices(const bp_spectral *spectral, bool to_save, bp_slice *slices, int64_t *used,
                         int64_t capacity);
-int64_t bp_spectral_count(const bp_spectral *spectral); /* of slices, most */
+int64_t bp_spectral_count(const bp_spectral *spectral); /* the most slices */
 
 #endif

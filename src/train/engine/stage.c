@@ -12,7 +12,7 @@
 
 #define TAG_EVALUATE 303
 
-/* Between blocks MPI gets to move messages: not all networks do without. */
+/* Calls MPI between blocks: some networks move messages only inside MPI calls. */
 static void move_messages(const bp_stage *stage)
 {
     if (stage->schedule.pipeline.stages > 1)
@@ -50,7 +50,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
     return pass;
 }
 
-/* Where block k's part is in what is kept of a micro-batch. */
+/* Where block k's part of a micro-batch's kept memory begins. */
 static char *kept_of_block(bp_stage *stage, const bp_action *action, int k)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
@@ -123,7 +123,8 @@ static void block_backward(bp_stage *stage, bp_pass *pass, const bp_action *acti
     bp_block_backward(block, pass, &gradients, kept);
 }
 
-/* The last block, with the gradients that those before it have yet to write as its memory. */
+/* Runs the last block backward; its workspace is the memory of gradients that earlier blocks write
+ * later. */
 static void last_block_backward(bp_stage *stage, bp_pass *pass, const bp_action *action,
                                 float *leaf)
 {
@@ -145,7 +146,7 @@ static float *leaf_of(const bp_stage *stage, const bp_action *action)
     return stage->stack[stage->spec.tree ? stage->chunks[action->chunk].top : 0];
 }
 
-/* A new leaf on a chunk's stack of partial sums; in a running sum all leaves are one. */
+/* Opens a new leaf on a chunk's stack of partial sums; a running sum has a single leaf. */
 static void open_leaf(bp_stage *stage, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
@@ -170,7 +171,7 @@ static void square(float *y, const float *x, int64_t n)
         y[i] = x[i] * x[i];
 }
 
-/* The partial sums of a group that this many merges complete, of experts for each source. */
+/* Adds the partial sums of a group that this many merges complete; for experts, by source. */
 static void merge(float *const *stack, int top, int merges, const bp_group *group)
 {
     for (int s = 0; s < bp_group_sums(group); s++) {
@@ -181,8 +182,8 @@ static void merge(float *const *stack, int top, int merges, const bp_group *grou
     }
 }
 
-/* Backward of block k is over: adds up, for the groups that no other block adds to, the partial
- * sums that this leaf of the tree completes. */
+/* After backward of block k: adds up the partial sums that this leaf of the tree completes, for
+ * groups to which no later block adds. */
 static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_action *action, int k)
 {
     bool is_last_leaf = action->micro_batch == stage->spec.micro_batches - 1;
@@ -208,8 +209,8 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
     }
 }
 
-/* After the model's last block nothing has a gradient yet. That block writes one; the others are
- * added to by those that come. */
+/* Clears gradients before the model's last block runs backward. That block writes its own
+ * gradients; others are accumulated by later blocks. */
 static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
 {
     const bp_network *network = stage->network;
@@ -253,7 +254,7 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
     return pass;
 }
 
-/* The losses of a micro-batch's way back through a chunk: the chunks that have no head of a term
+/* Adds the losses of a micro-batch's backward pass through a chunk; chunks without a term's head
  * add 0. */
 static void add_losses(bp_stage *stage, const bp_stage_step *step, const bp_action *action,
                        double *sums, int64_t stride)
@@ -294,7 +295,7 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
     bp_pipeline_comm_end(&stage->backward);
 }
 
-/* One chunk; its input is waited for, and its result sent, at once. */
+/* Evaluates one chunk: waits for its input and sends its result at once. */
 static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];

@@ -1,5 +1,5 @@
-/* The memory of a pipeline stage: planned from what its blocks answer, allocated once, and cut up.
- * Called by plan.c, which only plans, and by engine.c. */
+/* The memory of a pipeline stage: planned from the sizes that its blocks report, allocated once,
+ * and divided. Called by plan.c, which only plans, and by engine.c. */
 #include "train/engine/stage_priv.h"
 
 #include "train/engine/tree.h"
@@ -13,7 +13,7 @@ static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *netw
                          .micro_batches = spec->micro_batches};
 }
 
-/* The most that is between two blocks: in training what this rank has of it, and all. */
+/* The most floats between two blocks: in training this rank's part, and the whole. */
 static int64_t between_floats(const bp_stage_spec *spec, const bp_network *network, bool training)
 {
     bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = training};
@@ -84,8 +84,9 @@ static bool has_table_of_head(const bp_group *group)
     return false;
 }
 
-/* Floats of a group that each tensor rank has as many of: where ranks have equal shares, or all. As
- * many on any number of data ranks, which padding is not: products over rows in them go by it. */
+/* Floats of a group of which each tensor rank has the same number: where ranks have equal shares,
+ * or whole copies. Padding is excluded, so that the result does not depend on the number of data
+ * ranks: products over rows in this memory depend on it. */
 static int64_t floats_of_each(const bp_group *group, int tensor_ranks)
 {
     int64_t floats = 0;

@@ -22,7 +22,7 @@ int bp_tree_depth(int64_t count)
 {
     int depth = 1;
 
-    for (; count > 1; count -= count / 2) /* the right half waits beside the sum of the left one */
+    for (; count > 1; count -= count / 2) /* the left half's sum is kept for the right one */
         depth++;
     return depth;
 }

@@ -1,6 +1,6 @@
 /* The fixed binary tree over a step's micro-batches: the list is halved, the first floor(n/2) to
- * the left, down to one. With this order, any power-of-two number of data ranks gives the bits of
- * one (src/train/README.md). */
+ * the left, down to one. With this order the bits are the same at any power-of-two number of data
+ * ranks (src/train/README.md). */
 #ifndef BP_TRAIN_ENGINE_TREE_H
 #define BP_TRAIN_ENGINE_TREE_H
 

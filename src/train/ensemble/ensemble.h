@@ -36,9 +36,9 @@ void bp_ensemble_check(bp_config *config);
 bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
                         const bp_planned_world *asked);
 
-/** Train all members into RUN/members, or with ensemble.only just that one, each as a `pretrain`
- * run of its own that resumes by itself; let each bagged one score the documents that its bag
- * lacks; write ensemble.json.
+/** Train all members into RUN/members, or with ensemble.only just that one, each as a separate
+ * `pretrain` run that resumes by itself. Bagged members then score the documents outside their
+ * bags. Writes ensemble.json.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks: those of bp_pretrain and bp_score, with the member's name;

@@ -69,7 +69,7 @@ static void check_best(bp_config *config)
                         "best: at ensemble.checkpoint; give corpus.valid, or leave it out");
 }
 
-/* Two names of one thing: mesh.members has the value. */
+/* Two keys for one setting: mesh.members has the value. */
 static void resolve_parallel(bp_config *config)
 {
     int64_t members = bp_mesh_keys_of(config)->members, parallel;

@@ -235,7 +235,7 @@ static double read_perplexity(const ensemble *self, int64_t member)
     return perplexity;
 }
 
-/* Those of a job that was killed before it removed them. */
+/* Removes parts of a job that was killed before it removed them. */
 static bp_err remove_parts(const ensemble *self, int64_t member)
 {
     char *path = ensemble_member_path(self, member, "oob/score/parts");

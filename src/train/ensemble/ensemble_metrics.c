@@ -66,7 +66,7 @@ void ensemble_metrics_free(ensemble_metrics **metrics)
     *metrics = NULL;
 }
 
-/* What was read but not taken may be gone by now. */
+/* Data that was read but not taken may have been removed. */
 static void look_again(reader *self)
 {
     self->bytes = self->at = 0;
@@ -138,7 +138,7 @@ static bp_err read_block(reader *self)
     return err;
 }
 
-/* The bytes of the next whole line, its newline among them; 0: there is none. */
+/* The bytes of the next whole line, with its newline; 0 if there is none. */
 static int64_t line_ahead(const reader *self)
 {
     const char *from = self->block ? self->block + self->at : NULL;
@@ -263,7 +263,7 @@ static bp_err write_step(const ensemble_metrics *metrics, int64_t step)
     return err;
 }
 
-/* What can be said of the lowest step that any member has next. */
+/* The state of the lowest step that any member has next. */
 enum { NOTHING_THERE, WAIT_FOR_IT, NOT_IN_ALL, IN_ALL };
 
 static bp_err find_next_step(ensemble_metrics *metrics, int64_t *step, int *state)

@@ -24,7 +24,7 @@
 
 /* ---- the plan ---- */
 
-/* One rank opens what a member's training is made of, for a mesh of a group's ranks. */
+/* Opens a member's training on one rank, for a mesh of a group's ranks. */
 static bp_err open_member(ensemble *self, trainer *member, bp_config **config, int nodes)
 {
     bp_err err = ensemble_member_config(self, 0, config);
@@ -112,8 +112,8 @@ static bool find_shape(trainer *member)
     return found && bp_config_faults(member->config) == BP_OK;
 }
 
-/* What memory depends on of a member's training, without opening what it is made of. False: the
- * members themselves will say what is wrong. */
+/* What the memory of a member's training depends on, without opening it. Returns false on errors,
+ * which the members will report. */
 static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_config **config,
                           trainer *out)
 {

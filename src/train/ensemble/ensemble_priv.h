@@ -19,13 +19,13 @@ typedef struct ensemble {
     int64_t members;     /* M */
     int64_t steps;       /* of a member; known once the ensemble's own run is opened */
     bool bags;           /* members draw documents */
-    bool reseeds;        /* members have seeds of their own */
+    bool reseeds;        /* each member has its own seed */
     bool auto_precision; /* math.precision was left to the machine */
     bp_run *run;         /* the ensemble's own folder; on every rank */
 } ensemble;
 
 /* ensemble_keys.c */
-/** An ensemble as its configuration has it, without mesh and run. Local. */
+/** Fills an ensemble from its configuration, without mesh and run. Local. */
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs);
 /** Does ensemble.json list the best checkpoints? Local. */
 bool ensemble_lists_best(const bp_config *config);
@@ -35,13 +35,14 @@ bool ensemble_counts(const bp_config *config);
 bool ensemble_has_task(const ensemble *self);
 
 /* ensemble_plan.c */
-/** Sets self->steps, of a member: all bags have the epochs of the corpus without a bag. Collective
- * over self->mesh->world. Errors: those of bp_trainer_open: the same on all ranks. */
+/** Sets self->steps, the steps of a member: epochs of all bags are as long as those of the corpus
+ * without a bag. Collective over self->mesh->world. Errors: those of bp_trainer_open: the same on
+ * all ranks. */
 bp_err ensemble_find_steps(ensemble *self);
-/** The ranks of all groups together fit into the nodes' memory. Collective over self->mesh->world.
- * Errors: BP_ERR_SYSTEM they do not: the same on all ranks. */
+/** Checks that the ranks of all groups fit into the nodes' memory. Collective over
+ * self->mesh->world. Errors: BP_ERR_SYSTEM they do not: the same on all ranks. */
 bp_err ensemble_check_memory(const ensemble *self, const struct corpus_facts *facts);
-/** The newest step of the member that is farthest; -1: none has begun. Local. */
+/** The newest step of the member that is farthest; -1 if no member has begun. Local. */
 int64_t ensemble_farthest(const ensemble *self);
 
 /* ensemble_member.c */
@@ -56,32 +57,32 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
  * that no member fails without it after others have trained for hours. Local. Errors:
  * BP_ERR_FORMAT, with the member's name; BP_ERR_CONFIG; BP_ERR_SYSTEM. */
 bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus);
-/** The newest step that it has committed, by name; -1: none. Local. */
+/** The newest step that it has committed, by name; -1 without a commit. Local. */
 int64_t ensemble_member_step(const ensemble *self, int64_t member);
-/** Has its run finished before its last step, for train.patience? Local. */
+/** Did its run end before its last step because of train.patience? Local. */
 bool ensemble_member_ended_early(const ensemble *self, int64_t member);
-/** Is there nothing left to do for it: trained, and if it is bagged, scored as it is now? Local. */
+/** Is it complete: trained, and if it is bagged, scored with its current weights? Local. */
 bool ensemble_member_is_whole(const ensemble *self, int64_t member);
-/** Train one member to its last step, and score its out-of-bag documents, going on from where an
- *  earlier start ended. *oob on the group's root: their perplexity; NaN: no bag, or none is out of
- *  it. Collective over `group`. Errors: those of bp_pretrain and bp_score. */
+/** Train one member to its last step, and score its out-of-bag documents. Continues where an
+ * earlier start ended. *oob on the group's root: their perplexity; NaN without a bag or without
+ * out-of-bag documents. Collective over `group`. Errors: those of bp_pretrain and bp_score. */
 bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
                            const bp_pretrain_hooks *hooks, double *oob);
-/** Out-of-bag scores are those of the weights: they go when training goes on. Local, on the group's
- *  root. Errors: those of bp_dir_remove. */
+/** Removes out-of-bag scores, which are invalid once training goes on. Local, on the group's root.
+ * Errors: those of bp_dir_remove. */
 bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
 
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.
  *
- * There is a line for each step that all members have a line for (except those that diverged), and
- * those that ended early (train.patience) from then on. What a member has is read from its own
- * file, as far as that is certain: to its newest checkpoint while it waits, further once it has
+ * The file has a line for each step for which all members have a line. Members that diverged, or
+ * that ended early (train.patience), are not waited for. A member's lines are read from its own
+ * file as far as they are final: up to its newest checkpoint while it waits, further once it has
  * begun. So the file is a function of the members' files. */
 typedef struct ensemble_metrics ensemble_metrics;
 bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self);
 void ensemble_metrics_free(ensemble_metrics **metrics);
-/** A member goes on from `step`: its lines from there on are new. */
+/** A member resumes from `step`: its later lines are new. */
 bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64_t step);
 /** A member has all its lines. */
 typedef enum ensemble_end {
@@ -102,7 +103,7 @@ typedef struct ensemble_scheduler ensemble_scheduler;
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self);
 /** Collective over self->mesh->world. */
 void ensemble_scheduler_free(ensemble_scheduler **scheduler);
-/** Train members for as long as there are any. Collective over self->mesh->world. Errors: all but
+/** Train members until all are done. Collective over self->mesh->world. Errors: all but
  *  BP_ERR_SOFTWARE of ensemble_member_run; the same on all ranks. */
 bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler);
 /** After ensemble_scheduler_run, which gave `err`: complete metrics.jsonl, and if all went well

@@ -24,7 +24,7 @@
 
 #define SHOWN 6 /* members by name in a progress line */
 
-/* What a lead reports to the coordinator, and at last the coordinator's command to a lead. */
+/* Reports of a lead to the coordinator, and last the coordinator's command to a lead. */
 typedef enum message_kind {
     MESSAGE_STARTED = BP_WORK_OWN_MESSAGES, /* from `step` on */
     MESSAGE_STEP,                           /* with its loss */
@@ -57,7 +57,7 @@ struct ensemble_scheduler {
     bp_work_queue *queue;
     bool leads;     /* this rank leads a group */
     int64_t member; /* a lead's: at work */
-    /* the coordinator's: */
+    /* on the coordinator: */
     member_state *states;
     uint8_t *done; /* [members], zero: a member that is whole says so itself */
     ensemble_metrics *metrics;
@@ -232,7 +232,8 @@ static void take_message(void *context, const bp_mail *mail)
     receive(context, (message_kind)mail->kind, mail->data);
 }
 
-/* Whoever was asked to stop, all groups stop. One that has left does not receive it. */
+/* If any group is asked to stop, all groups stop. A group that has left does not receive the
+ * request. */
 static void pass_stop_on(ensemble_scheduler *scheduler)
 {
     const bp_mesh *mesh = scheduler->self->mesh;
@@ -482,7 +483,7 @@ bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
     char *message = bp_strdup(bp_err_message());
 
     note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
-    if (err != BP_OK) /* it comes before what the flush may have met */
+    if (err != BP_OK) /* takes precedence over errors of the flush */
         bp_err_set_message(message);
     bp_free(message);
     if (err != BP_OK)

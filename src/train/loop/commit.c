@@ -1,6 +1,7 @@
-/* Checkpoints of a training: what they hold, and which is kept as the best. All of it over the
- * whole world, since a dedicated coordinator commits what the others write. Called by steps.c when
- * a checkpoint is due, by reports/serve.c on a dedicated coordinator, and by counting.c. */
+/* Checkpoints of a training: what they hold, and which is kept as the best. All functions are
+ * collective over world, since a dedicated coordinator commits what the others write. Called by
+ * steps.c when a checkpoint is due, by reports/serve.c on a dedicated coordinator, and by
+ * counting.c. */
 #include "train/loop/commit.h"
 
 #include "base/config/json.h"
@@ -126,8 +127,8 @@ bp_err trainer_diverged(trainer *self, int64_t step, const char *what)
     return bp_agree(comm, bp_comm_is_root(comm) ? trainer_fail_diverged(self, step, what) : BP_OK);
 }
 
-/* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
- * the commit. */
+/* After a commit, on the coordinator: updates the link to the best, and removes old checkpoints.
+ * Failures do not undo the commit. */
 static void committed(trainer *self, int64_t step, bool best)
 {
     self->progress.committed = step;
@@ -135,7 +136,7 @@ static void committed(trainer *self, int64_t step, bool best)
         return;
 
     bool ours =
-        bp_run_still_owner(self->run); /* else other ranks decide what is best, and what is old */
+        bp_run_still_owner(self->run); /* otherwise another job decides which are best and old */
     json_t *event = json_pack("{s:I, s:b}", "step", (json_int_t)step, "best", (int)best);
     char *folder = trainer_checkpoints_folder(self);
 
@@ -178,7 +179,7 @@ static bp_err take_state(const trainer *self, bool async, own_state *own)
     return trainer_fail_diverged(self, self->progress.step, what);
 }
 
-/* Lines of the journals are written to disk first: no checkpoint may be newer than a lost line. */
+/* Syncs the journals first: no checkpoint may be newer than a lost line. */
 static bp_err prepare(trainer *self, bool async, own_state *own)
 {
     bp_err err;

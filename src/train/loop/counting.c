@@ -1,5 +1,5 @@
-/* Models that are counted: one step, which makes the model of all of the stream, and its
- * checkpoint. Called by pretrain.c instead of steps.c. */
+/* Counted models: one step makes the model from the whole stream, and its checkpoint. Called by
+ * pretrain.c instead of steps.c. */
 #include "train/loop/counting.h"
 
 #include "base/config/run_options.h"
@@ -58,7 +58,7 @@ static void show_progress(void *context, const char *what, int64_t done, int64_t
     view->printed = now;
 }
 
-/* What the counts depend on, except for the family's keys. */
+/* A digest of what the counts depend on, except the family's keys. */
 static void name_work(const trainer *self, char work[BP_SHA256_HEX])
 {
     char *text = bp_sprintf(
@@ -113,8 +113,8 @@ static bp_counting counting_of(trainer *self, counting_view *view)
                          .context = view};
 }
 
-/* Send a dedicated coordinator, which writes the manifest, what the family has returned to
- * compute's root. */
+/* Sends the family's results from compute's root to a dedicated coordinator, which writes the
+ * manifest. */
 static void share_reported(const trainer *self, json_t **state, double *valid_loss)
 {
     char *text = self->mesh->rank == 1 ? bp_json_line(*state) : NULL;

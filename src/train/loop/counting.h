@@ -1,4 +1,4 @@
-/* Models that are counted: one step, which makes the model of all of the stream. */
+/* Counted models: one step makes the model from the whole stream. */
 #ifndef BP_TRAIN_LOOP_COUNTING_H
 #define BP_TRAIN_LOOP_COUNTING_H
 
@@ -8,10 +8,10 @@
  * bp_counting_ops.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
  * do not end; BP_ERR_CONFIG keys of other models: the same on all ranks. */
 bp_err trainer_count(trainer *self);
-/** Removes what a start that was killed after its commit left of counting. On the coordinator. */
+/** Removes counting files left by a start that was killed after its commit. On the coordinator. */
 void trainer_remove_counts(const trainer *self);
-/** Prints the estimate of that. Collective over world. Errors: those of bp_counting_ops.plan,
- * and of the corpus as above: the same on all ranks. */
+/** Prints the estimate of counting. Collective over world. Errors: those of bp_counting_ops.plan,
+ * and of the corpus as for trainer_count: the same on all ranks. */
 bp_err bp_trainer_count_plan(trainer *self);
 
 #endif

@@ -7,9 +7,9 @@
 /** Checks the bits of weights and moments now, on all ranks (bp_engine_check). Collective over
  * compute. Errors: those of trainer_say_corruption; of a learner those of trainer_learner_check. */
 bp_err trainer_check_bits(trainer *self);
-/** Some rank has found corruption (bp_engine_corruption): an event, and the error that names
- * tensor, step, rank and host. Collective over compute. Errors: BP_ERR_STOPPED, always, the same on
- * all ranks: the last checkpoint is good. */
+/** Reports corruption that some rank has found (bp_engine_corruption): an event, and an error that
+ * names tensor, step, rank and host. Collective over compute. Errors: BP_ERR_STOPPED, always, the
+ * same on all ranks: the last checkpoint is good. */
 bp_err trainer_say_corruption(trainer *self);
 
 #endif

@@ -1,5 +1,5 @@
-/* Examples of a training: how many there are, memory for those of a step, and the loader that makes
- * them. Called by start/setup.c. */
+/* Examples of a training: their number, memory for those of a step, and the loader that makes them.
+ * Called by start/setup.c. */
 #include "train/loop/examples.h"
 
 #include "base/log.h"
@@ -26,7 +26,7 @@ bp_err bp_trainer_open_table(const trainer *self, bp_stream *stream, bp_document
                                        .run_tokens = self->examples.maker.window});
 }
 
-/* Those of files whose weight is above 0, and all. */
+/* Counts entries: of files with a weight above 0, and of all files. */
 static bp_err count_entries(const trainer *self, bp_stream *stream, int64_t *used, int64_t *all)
 {
     const double *weights = bp_stream_weights(stream);

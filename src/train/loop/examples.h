@@ -10,7 +10,7 @@ static inline bp_example_maker trainer_maker(const trainer *self, int64_t T)
 {
     return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
 }
-/** Tokens of the stream from one example to the next, of windows. Local. */
+/** Tokens of the stream from one window to the next. Local. */
 static inline int64_t trainer_stride(const trainer *self)
 {
     return self->examples.maker.window - 1;
@@ -30,9 +30,9 @@ bp_err trainer_count_documents(trainer *self);
  * out of memory; BP_ERR_CONFIG corpus.bucket or corpus.weights do not go with these examples; those
  * of bp_document_table_new and bp_loader_new. */
 bp_err trainer_open_examples(trainer *self);
-/** A warning where a step takes more examples than there are. Local. */
+/** Warns if a step takes more examples than there are. Local. */
 void trainer_warn_of_few(const trainer *self);
-/** Without the loader. Local. */
+/** Frees all but the loader. Local. */
 void trainer_close_examples(trainer *self);
 
 #endif

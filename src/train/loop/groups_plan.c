@@ -21,7 +21,7 @@ bp_err bp_groups_represent(trainer *one, const bp_training_part *const *parts, b
     return err == BP_OK ? bp_trainer_open(one, parts, MPI_COMM_SELF, config, &group) : err;
 }
 
-/* Of all groups together. */
+/* The case of all groups together. */
 static memory_case case_of(const trainer *one, const bp_mesh_shape *shape)
 {
     memory_case all = bp_training_memory_case_of(one);

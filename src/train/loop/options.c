@@ -20,7 +20,7 @@ const bp_option bp_checkpoint_options[] = {
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
-/* One form of each list: a resume compares texts. */
+/* Normalises the list, since a resume compares texts. */
 static void check_weights(bp_config *config)
 {
     double *weights = NULL;

@@ -22,8 +22,8 @@ static inline const bp_checkpoint_keys *bp_checkpoint_keys_of(const bp_config *c
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
 void bp_pretrain_check(bp_config *config, const bp_training_part *const *parts);
-/** The same except for mesh.members, of which an ensemble has more. The shape as far as the
- * configuration tells it; without a family if model.init does. */
+/** The same without mesh.members, of which an ensemble has more. Returns the shape as far as the
+ * configuration determines it; without a family if model.init does. */
 bp_model_shape bp_pretrain_check_model(bp_config *config, const bp_training_part *const *parts);
 
 /** Keys that a fine-tuning needs: for bp_config_require_by. Its defaults, and faults as above. A

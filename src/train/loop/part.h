@@ -1,8 +1,8 @@
-/* The parts of a training: what it has besides its steps, each a table of hooks.
+/* The parts of a training: its features beyond the steps, each a table of hooks.
  *
  * The loop knows no part by its name: the job that starts a training hands over a list of them
  * (train/parts/list.h). Hooks are called in the order of that list; where one fails the later ones
- * are not called. A hook that a part does not have is NULL. `own` is what the part's open made. */
+ * are not called. A missing hook is NULL. `own` is the object that the part's open made. */
 #ifndef BP_TRAIN_LOOP_PART_H
 #define BP_TRAIN_LOOP_PART_H
 
@@ -25,17 +25,16 @@ typedef enum part_time {
     PART_SHAPE,   /* the model's shape is found, and takes what the part adds */
     PART_READY,   /* shape, mesh and keys are known, and fit together */
     PART_RULES,   /* the rules of examples are found */
-    PART_COUNTED, /* so are the documents, and the steps */
+    PART_COUNTED, /* the documents and the steps are found */
     /* Only where there are steps to do, with the run folder held: */
     PART_START,  /* before memory is taken */
-    PART_BUILD,  /* the engine is there, without values */
+    PART_BUILD,  /* the engine is made, without values */
     PART_LOADED, /* parameters have their values */
     PART_BEGIN,  /* all is ready for the first step */
     /* In a step: */
     PART_NEXT,      /* before its batch is read. Local */
     PART_STEPPED,   /* after it, its validation and metrics line. Over mesh->model */
-    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that
-                       compute */
+    PART_COMMITTED, /* after the checkpoint of before_commit. Local, on ranks that compute */
     /* At the end: */
     PART_STOP,     /* no step follows, however the training ended */
     PART_FINISH,   /* it ended well */
@@ -45,10 +44,10 @@ typedef enum part_time {
 } part_time;
 
 typedef struct bp_training_part {
-    const char *name;              /* also of its row in the memory plan, */
-    const char *memory;            /* and what is in it, for people */
-    const char *const *may_change; /* those of its keys that a later start may change
-                                      ("train.trace", "train.sample_*"), NULL-ended; NULL: none */
+    const char *name;              /* also the name of its row in the memory plan, */
+    const char *memory;            /* and a description of its memory */
+    const char *const *may_change; /* its keys that a later start may change ("train.trace",
+                                      "train.sample_*"), NULL-ended; NULL if no key may change */
     /** What its keys ask of the engine. Local. */
     void (*ask)(const bp_config *config, bp_engine_spec *spec);
     /** Warnings of keys without effect (bp_warn_of_unused). Local. */
@@ -59,8 +58,8 @@ typedef struct bp_training_part {
     void (*check)(const struct trainer *self, const void *own);
     /** What it asks of the run folder. Local. */
     void (*describe_run)(const struct trainer *self, const void *own, bp_run_spec *spec);
-    /** What a rank of a stage takes; 0: nothing. Local: a mesh may be one that is only planned, and
-     * `own` NULL where nothing was opened. */
+    /** Bytes of a rank of a stage. Local: the mesh may be only planned, and `own` is NULL if
+     * nothing was opened. */
     bp_err (*bytes)(const struct trainer *self, const void *own, const bp_mesh_shape *mesh,
                     int stage, size_t *bytes);
     bp_err (*at[PART_TIMES])(struct trainer *self, void *own);
@@ -68,7 +67,7 @@ typedef struct bp_training_part {
     bp_err (*before_step)(struct trainer *self, void *own, const bp_batch *batch);
     /** Before parameters are saved. Collective over mesh->compute. */
     bp_err (*before_commit)(struct trainer *self, void *own, bool best);
-    /** What a checkpoint's state has of it. Local. */
+    /** Adds its part of a checkpoint's state. Local. */
     void (*put_state)(const struct trainer *self, const void *own, bool best, json_t *state);
     /** On the coordinator: what bp_part_report sent. */
     bp_err (*receive)(struct trainer *self, void *own, const json_t *value);

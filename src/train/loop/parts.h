@@ -4,8 +4,7 @@
 
 #include "train/loop/trainer.h"
 
-/* Each calls that hook of all parts; over which ranks it is collective, and its errors, are the
- * hook's (part.h). */
+/* Each calls that hook of all parts; communicator and errors are those of the hook (part.h). */
 bp_err parts_open(trainer *self);
 void parts_check(const trainer *self);
 void parts_describe_run(const trainer *self, bp_run_spec *spec);

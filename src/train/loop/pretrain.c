@@ -27,7 +27,7 @@
 
 #include <stdio.h>
 
-/* Meshes of a job to come, which one process plans. */
+/* Meshes of a planned job, searched by one process. */
 static bp_err print_scale(const trainer *self, const bp_planned_world *asked)
 {
     bp_scale_plan plan;
@@ -41,7 +41,7 @@ static bp_err print_scale(const trainer *self, const bp_planned_world *asked)
     return err;
 }
 
-/* What its ranks would take of each node, and its time. */
+/* The memory of its ranks on each node, and its time. */
 static bp_err print_plan(trainer *self, const bp_planned_world *asked)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
@@ -83,7 +83,7 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_par
     return err;
 }
 
-/* An event, and for people from where it goes on. */
+/* Writes an event, and logs where training begins or resumes. */
 static bp_err say_begin(trainer *self)
 {
     int64_t step = self->progress.step;
@@ -109,8 +109,7 @@ static bp_err serve(trainer *self)
     return err;
 }
 
-/* Parts report however training ended, which was with `err`; the first failure is the one to
- * return. */
+/* Parts report however the training ended; returns `err`, or if that is BP_OK their failure. */
 static bp_err stop_parts(trainer *self, bp_err err)
 {
     char message[BP_ERR_MESSAGE_BYTES];
@@ -124,7 +123,7 @@ static bp_err stop_parts(trainer *self, bp_err err)
     return err;
 }
 
-/* What a start of the finished run looks for where an input is gone. */
+/* Adds the results that a start of the finished run looks for if an input is missing. */
 static void add_results(trainer *self)
 {
     char step[BP_STEP_NAME];
@@ -180,7 +179,7 @@ static bp_err count(trainer *self)
     return err;
 }
 
-/* The journal ends where training goes on. */
+/* Cuts the journal to where training resumes. */
 static bp_err cut_metrics(trainer *self)
 {
     int64_t step = self->progress.step;
@@ -194,7 +193,7 @@ static bp_err cut_metrics(trainer *self)
     return err;
 }
 
-/* There are steps to do: engine, loader and parts are there, and parameters have values. */
+/* Makes engine, loader and parts, and sets the parameters. There are steps to do. */
 static bp_err prepare(trainer *self)
 {
     bp_err err = BP_OK;

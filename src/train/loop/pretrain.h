@@ -9,8 +9,8 @@
 
 /** Print memory by kind and time estimated of the mesh that the configuration asks for. Collective
  * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of bp_pretrain
- * before its first step; BP_ERR_SYSTEM the ranks of a node do not fit into its memory, with what
- * would. */
+ * before its first step; BP_ERR_SYSTEM the ranks of a node do not fit into its memory; the message
+ * says what would fit. */
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
                         const bp_planned_world *asked);
 

@@ -1,4 +1,4 @@
-/* Searches the meshes of a job to come. Called by pretrain.c for --plan --ranks. */
+/* Searches the meshes of a planned job. Called by pretrain.c for --plan --ranks. */
 #include "train/loop/scale_plan.h"
 
 #include "base/mem.h"
@@ -41,8 +41,8 @@ static bp_err find_time(bp_step_time *out, const trainer *self, const memory_cas
     return err;
 }
 
-/* A step of the same copies on one node, with as much work for each; where a copy takes several
- * nodes, what ranks that only compute would take. */
+/* A step of the same copies on one node, with equal work for each; if a copy needs several nodes,
+ * the time of ranks that only compute. */
 static double seconds_of_node(const bp_scale_plan *plan, const trainer *self,
                               const bp_scale_row *row)
 {

@@ -1,4 +1,4 @@
-/* The meshes of a job to come, best first: the time of a step, memory, messages, files. */
+/* The meshes of a planned job, best first: step time, memory, messages, files. */
 #ifndef BP_TRAIN_LOOP_SCALE_PLAN_H
 #define BP_TRAIN_LOOP_SCALE_PLAN_H
 
@@ -14,9 +14,9 @@
 typedef struct bp_scale_row {
     memory_case one;
     bp_step_time time;
-    double busy;    /* what the model's FLOPs take of a step, on ranks that only compute */
-    double of_node; /* of rows that are shown: its speed over that of one node times the nodes */
-    int64_t node_bytes; /* of memory, of the fullest node */
+    double busy; /* the share of a step that the model's FLOPs take, on ranks that only compute */
+    double of_node; /* for rows that are shown: its speed over (one node's speed times the nodes) */
+    int64_t node_bytes; /* memory of the fullest node */
     bool configured;    /* it is the configuration's own */
 } bp_scale_row;
 
@@ -26,13 +26,13 @@ typedef struct bp_scale_plan {
     bp_scale_row *rows; /* those that fit, and the configuration's own; best first */
     int count;
     bp_network_rates rates;
-    const char *flops_from; /* where rates.flops are from */
+    const char *flops_from; /* the source of rates.flops */
     int ranks, nodes;
-    /* of a checkpoint: files, bytes; of a restart: files opened, bytes read */
+    /* files and bytes of a checkpoint; files opened and bytes read by a restart */
     double checkpoint_files, checkpoint_bytes, restart_opens, restart_bytes;
 } bp_scale_plan;
 
-/** Search. self->estimate.node and .peak (of all ranks) are there. Local. Owns: plan->rows is the
+/** Search. Needs self->estimate.node and .peak (of all ranks). Local. Owns: plan->rows is the
  * caller's (bp_free). Errors: those of bp_network_rates_read; BP_ERR_SYSTEM. */
 bp_err bp_scale_plan_find(bp_scale_plan *plan, const trainer *self, const bp_planned_world *asked);
 /** As a table for people, through bp_log. Local. */

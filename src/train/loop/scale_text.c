@@ -1,4 +1,4 @@
-/* The meshes of a job to come as a table for people. */
+/* The meshes of a planned job as a table for people. */
 #include "base/log.h"
 #include "train/loop/scale_plan.h"
 

@@ -80,7 +80,7 @@ static bp_err end_written(trainer *self, int64_t status)
     return err;
 }
 
-/* To all ranks of the lead's copy of the model. */
+/* Broadcasts examples to all ranks of the lead's copy of the model. */
 static void share_examples(trainer *self, const void *examples, bp_batch *batch)
 {
     training_examples *own = &self->examples;
@@ -111,7 +111,7 @@ static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
 /* A checkpoint of the state as it is. */
 typedef struct commit_now {
     bool best; /* the link points at it afterwards */
-    bool wait; /* nothing is trained meanwhile, so that no copy is needed */
+    bool wait; /* training waits, so no copy is needed */
 } commit_now;
 
 static bp_err commit(trainer *self, commit_now how)
@@ -144,7 +144,7 @@ static bp_err commit(trainer *self, commit_now how)
     return err;
 }
 
-/* Unless memory is to blame: steps that are skipped do not check it. */
+/* Ends a diverged training, after a check for corruption, which skipped steps do not check. */
 static bp_err end_diverged(trainer *self, const char *what)
 {
     bp_err err = trainer_check_bits(self);
@@ -196,7 +196,7 @@ static bp_err check_end(trainer *self, const validation *valid)
     return BP_OK;
 }
 
-/* What follows a step: validation, the metrics line, a checkpoint. Their time does not count as
+/* After a step: validation, the metrics line, a checkpoint. Their time does not count as
  * training. */
 static bp_err after_step(trainer *self, const bp_step_result *result)
 {
@@ -255,7 +255,7 @@ static bp_err stop(trainer *self, bool at_once)
     return err;
 }
 
-/* Training goes on from here: what the next metrics line counts begins. */
+/* Starts the counts of the next metrics line. */
 static void begin_line(trainer *self)
 {
     self->reports.clock = bp_clock_now();

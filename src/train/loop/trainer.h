@@ -21,16 +21,17 @@
 /* What the leads know of the corpora, broadcast to all. Plain data: sent as bytes. */
 typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
-    int64_t roles[BP_ROLES]; /* special tokens, -1: none; bos and first where documents begin with
-                                it, or the model of model.init knows it */
-    bp_ends ends;            /* tokens that end a text, where there are more than eod_id */
-    int64_t documents, valid_documents; /* examples that are documents or runs; of valid_corpus */
+    int64_t roles[BP_ROLES]; /* special tokens, -1 if absent; bos and first only if documents begin
+                                with it, or the model of model.init has it */
+    bp_ends ends;            /* tokens that end a text, if there are others than eod_id */
+    int64_t documents, valid_documents; /* examples that are documents or runs, of the training and
+                                           validation corpora */
     int64_t epoch_windows;              /* examples of an epoch, without a bag */
     int64_t targets;     /* tokens of the targets of training pairs; 0: examples are not pairs */
-    int64_t mixed_files; /* of training corpora with weights; 0: corpora without */
+    int64_t mixed_files; /* training files with weights; 0: no weights */
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
-    char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
+    char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "" without them */
     bool has_valid;
     bool has_segments;       /* in all corpora: texts of tasks, or sentences */
     char unsegmented[256];   /* else the first file without them */
@@ -39,8 +40,8 @@ typedef struct corpus_facts {
     bool has_lone_document;  /* the training corpora have no second one */
 } corpus_facts;
 
-/* What a training reads. On the ranks that read, else NULL: leads, and of all but valid_table and
- * loader the coordinator. */
+/* What a training reads. Set on leads, and except for valid_table and loader on the coordinator;
+ * NULL elsewhere. */
 typedef struct training_data {
     bool leads; /* this rank reads the corpus for its copy of the model */
     bp_corpus *corpus, *valid_corpus;
@@ -62,15 +63,17 @@ typedef struct training_examples {
 
 /* What a training starts from. */
 typedef struct training_start {
-    bp_checkpoint *source; /* the run's newest, or model.init; NULL: nothing, or it is loaded */
-    bool resumes;          /* it is the run's */
-    bool adds_tensors;     /* it may lack tensors, which keep initial values */
-    float *constants;      /* shape.constants; NULL: nothing, or initial values are there */
+    bp_checkpoint *source; /* the run's newest, or model.init; NULL without one, or once loaded */
+    bool resumes;          /* source is the run's own checkpoint */
+    bool adds_tensors;     /* source may lack tensors, which keep initial values */
+    float *constants; /* shape.constants; NULL if there are none, or after initial values are set */
     json_t
         *base; /* of checkpoints with only an adapter: the model's path and digest; NULL: whole */
-    json_t *forced;     /* of model.init: what texts must have; NULL: nothing */
-    json_t *model_type; /* as which Hugging Face's folders had the weights; NULL: none did */
-    char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
+    json_t *forced;     /* of model.init: what texts must have; may be NULL */
+    json_t *model_type; /* the model_type of the Hugging Face folders that had the weights; NULL if
+                           no folder did */
+    char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "" without it, or after it was
+                                        removed */
 } training_start;
 
 /* What a checkpoint keeps beside tensors. */
@@ -80,10 +83,11 @@ typedef struct progress {
     int64_t skipped; /* those with a gradient that was not finite */
     int64_t skipped_in_row;
     double best_valid_loss; /* infinity before the first validation */
-    int64_t best_step;      /* where it was; 0: nowhere yet */
+    int64_t best_step;      /* its step; 0: no validation yet */
     int64_t stale;          /* validations since then */
-    int64_t places[2]; /* with corpus.bucket, of all ranks' batches since the last metrics line, as
-                          of the last checkpoint: computed (-1: not known), and those of examples */
+    int64_t places[2]; /* with corpus.bucket, positions of all ranks' batches since the last metrics
+                          line, as of the last checkpoint: computed (-1: not known), and those of
+                          examples */
     int64_t committed; /* the newest checkpoint's step; not kept */
 } progress;
 
@@ -98,13 +102,13 @@ typedef struct training_estimate {
 
 /* A checkpoint that is written while training goes on. */
 typedef struct commit_async {
-    bp_async_checkpoint *writes; /* NULL: there is none */
+    bp_async_checkpoint *writes; /* NULL without one */
     int64_t step;
     bool best;
-    double stalled_seconds; /* that the ranks waited for its begin */
+    double stalled_seconds; /* for which its begin delayed the ranks */
     double busy_seconds;    /* of its helpers */
-    /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is.
-     * Sent once, when it has ended. */
+    /* On a dedicated coordinator, which writes for the ranks of its host: its progress was sent.
+     * Sent once, when its part has ended. */
     bool reported;
     bp_async_checkpoint_state coordinator;
 } commit_async;
@@ -113,13 +117,13 @@ typedef struct commit_async {
 typedef struct training_commits {
     bp_snapshot *snapshot; /* NULL: they are written while training waits */
     commit_async pending;
-    double seconds;     /* that the last one took, to its end; 0: none yet */
-    bp_remover remover; /* of the coordinator: old ones that are being removed */
+    double seconds;     /* the duration of the last checkpoint; 0: none yet */
+    bp_remover remover; /* on the coordinator: old checkpoints that are being removed */
 } training_commits;
 
 /* Lines of a training, on their way to the coordinator (report.h). */
 typedef struct training_reports {
-    bp_mailbox *box; /* to a dedicated coordinator; NULL: there is none */
+    bp_mailbox *box; /* to a dedicated coordinator; NULL without one */
     bp_err err;      /* on the coordinator: a metrics line that could not be written */
     char message[BP_ERR_LINE_BYTES]; /* why */
     double clock;           /* of the last metrics line, moved on by time that is not training
@@ -133,15 +137,15 @@ typedef struct training_reports {
 
 typedef struct trainer {
     bp_config *config;                    /* borrowed */
-    const bp_pretrain_hooks *hooks;       /* borrowed; NULL: no job around it */
+    const bp_pretrain_hooks *hooks;       /* borrowed; NULL without a job around the training */
     const bp_training_part *const *parts; /* borrowed; NULL ends them */
-    void *own[TRAINING_PARTS_MAX];        /* what each has */
+    void *own[TRAINING_PARTS_MAX];        /* the object of each part */
     bp_mesh *mesh;
     bp_mesh_shape mesh_shape;
     bp_engine_spec spec;
     bp_model_shape shape;
-    bp_example_rules rules; /* what examples are made by */
-    json_t *outcome_names;  /* of classes or tags, on all ranks; borrowed; NULL: there are none */
+    bp_example_rules rules; /* the rules of examples */
+    json_t *outcome_names; /* names of classes or tags, on all ranks; borrowed; NULL without them */
     corpus_facts facts;
     training_data data;
     training_examples examples;
@@ -155,13 +159,14 @@ typedef struct trainer {
     training_reports reports;
 } trainer;
 
-/** Is the model counted, not trained by gradients? Local. */
+/** Is the model counted rather than trained by gradients? Local. */
 static inline bool trainer_counts(const trainer *self)
 {
     return self->shape.family && self->shape.family->counting;
 }
 
-/** What trains in the engine's place (learning.h); NULL: it is a network, or counted. Local. */
+/** The learner that replaces the engine (learning.h); NULL for networks and counted models.
+ * Local. */
 static inline const bp_learner_ops *trainer_learner(const trainer *self)
 {
     return self->shape.family ? self->shape.family->learner : NULL;

@@ -22,7 +22,8 @@
 /* For a task: documents or words that are right; and entities, if its tags have any. */
 enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
 
-/* Is one of several outcomes predicted, the first of the most probable ones, as `score` has it? */
+/* Does the task predict one of several outcomes: the first of the most probable ones, as in
+ * `score`? */
 static bool predicts(const trainer *self)
 {
     return bp_task_kind_of(&self->shape.task)->has_names;
@@ -133,7 +134,7 @@ static int64_t ranks_of(const trainer *self)
     return self->learner ? 1 : self->mesh->data_ranks;
 }
 
-/* Ranks whose experts are apart pass through layers together. */
+/* Do ranks pass through layers together, because their experts are on different ranks? */
 static bool goes_together(const trainer *self)
 {
     return self->learner || self->mesh->expert_ranks > 1;
@@ -175,7 +176,7 @@ static bp_batch batch_of(const trainer *self, const valid_piece *p, const bp_exa
     return bp_batch_part(&batch, 0, p->windows);
 }
 
-/* k -1: nothing counts. */
+/* k -1: results are discarded. */
 static void run_piece(trainer *self, validating *v, int64_t k, const valid_piece *p,
                       const bp_example_maker *maker)
 {
@@ -191,8 +192,8 @@ static void run_piece(trainer *self, validating *v, int64_t k, const valid_piece
     }
 }
 
-/* A data rank that has none where others have, whose experts its own work with, runs the first one
- * along. */
+/* A data rank without a piece runs the first one along if others have pieces and share experts with
+ * it. */
 static valid_piece piece_at(const trainer *self, const validating *v, int64_t k, bool *counts)
 {
     valid_piece p = {0};

@@ -8,8 +8,8 @@ typedef struct validation {
     double loss; /* the weighted sum of its terms' means, nats; NaN: nothing was counted */
     double term[BP_TERMS]; /* its terms' means, */
     bool asked[BP_TERMS];  /* where something was asked for */
-    double accuracy;       /* of outcomes that are predicted, 0 to 1; NaN: not defined */
-    double f1;             /* of entities; NaN: likewise */
+    double accuracy;       /* of predicted outcomes, 0 to 1; NaN: not defined */
+    double f1;             /* of entities; NaN: not defined */
 } validation;
 
 /** Collective over compute; *out is the same on all ranks, and has the same bits at any number of

@@ -18,7 +18,7 @@ static int64_t totals_of(const bp_param *param)
     return SUMS + bp_totals_rows(param) + bp_totals_columns(param);
 }
 
-/* Moving sums of rows and columns, and of this step the factors that they come to. */
+/* Moving sums of rows and columns, and this step's factors made from them. */
 static int64_t factors_of(const bp_param *param)
 {
     return 2 * (bp_totals_rows(param) + bp_totals_columns(param));
@@ -40,7 +40,7 @@ static void sum_over_tensor(bp_optimizer *optimizer, void *context, const bp_gro
         bp_all_sum_double(sums + bp_totals_rows(param), bp_totals_columns(param), mesh->tensor);
 }
 
-/* A vector is a matrix of one row, whose columns' sums are all that is kept of it. */
+/* A vector is a matrix of one row: only its column sums are kept. */
 static bp_factored factored_of(const bp_optimizer *optimizer, const bp_own_run *run)
 {
     int64_t rows = bp_totals_rows(run->param), columns = bp_totals_columns(run->param);

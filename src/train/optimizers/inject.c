@@ -18,7 +18,8 @@ static void flip(float *x)
     memcpy(x, &bits, sizeof bits);
 }
 
-/* The longest of this rank's runs, of replicated parameters if asked for; NULL: it has none. */
+/* The longest of this rank's runs, on request only of replicated parameters; NULL if it has
+ * none. */
 static const bp_own_run *longest_run(const bp_optimizer *optimizer, bool replicated)
 {
     const bp_own_run *longest = NULL;
@@ -32,7 +33,7 @@ static const bp_own_run *longest_run(const bp_optimizer *optimizer, bool replica
     return longest;
 }
 
-/* A value of a parameter that another data rank updates; NULL: no parameter is. */
+/* A value of a parameter that another data rank updates; NULL if there is no such parameter. */
 static float *another_ranks(const bp_optimizer *optimizer, float *values)
 {
     for (int g = 0; g < optimizer->network->group_count; g++) {

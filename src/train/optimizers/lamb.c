@@ -35,8 +35,8 @@ static void prepare(bp_optimizer *optimizer, float *values, const float *gradien
     bp_totals_each(optimizer, NULL, bp_totals_over_tensor);
 }
 
-/* The ratio of both norms; as in the authors' program 1 where one of them is 0, and for what does
- * not decay: biases and norms. */
+/* The ratio of both norms. As in the authors' program, it is 1 if a norm is 0, and for biases and
+ * norms, which do not decay. */
 static void apply(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
                   const bp_update *with)
 {

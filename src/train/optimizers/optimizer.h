@@ -12,52 +12,52 @@
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
     double beta1, beta2, epsilon, weight_decay, clip, momentum, rho, alpha;
-    double layer_decay; /* of the rate, from a layer to the one below it; 0, 1: none */
-    /* sgld, vogn: samples of exp(-data (loss + weight_decay |w|^2 / 2) / temperature), of sgld with
-     * the weights that decay; the caller sets seed, member and data */
+    double layer_decay; /* factor of the rate from a layer to the one below it; 0, 1: no decay */
+    /* sgld, vogn: samples of exp(-data (loss + weight_decay |w|^2 / 2) / temperature); for sgld the
+     * norm is over weights that decay. The caller sets seed, member and data */
     double temperature;
     uint64_t seed;
-    int64_t member, data; /* targets that the posterior is of */
+    int64_t member, data; /* data: number of targets of the posterior */
 } bp_optimizer_rule;
 
 /** This rank's shard of one parameter. */
 typedef struct bp_own_run {
     const bp_param *param;
-    bool replicated;       /* its group's, */
-    int64_t depth;         /* and that too */
+    bool replicated;       /* as in its group, */
+    int64_t depth;         /* also from its group */
     int64_t value;         /* in the network's flat memory */
     int64_t moment;        /* in a moment's shards */
     int64_t within;        /* elements of the slice before it */
-    int64_t total, factor; /* its parameter's, in bp_optimizer.totals and .factors */
+    int64_t total, factor; /* index of its parameter in bp_optimizer.totals and .factors */
     int64_t count;
 } bp_own_run;
 
 /** Moments for one shard of every group that trains, one after another in group order. */
 typedef struct bp_optimizer {
     bp_optimizer_rule rule;
-    const struct bp_optimizer_row *row; /* of its kind */
+    const struct bp_optimizer_row *row; /* the row of its kind */
     const bp_mesh *mesh;                /* borrowed */
     bp_async *async;                    /* of mesh->data, and of mesh->expert_data; borrowed */
     bp_network *network;                /* borrowed */
     int moments;                        /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
     int64_t floats;                     /* of one moment's shards */
     float *moment[2];
-    const float *squares;      /* vogn: laid out as the gradients, sums over micro-batches of their
-                                  squares; the caller sets it, and before each update */
+    const float *squares;      /* vogn: sums over micro-batches of squared gradients, laid out like
+                                  gradients; the caller sets it before each update */
     int64_t scored;            /* targets of the batch; borrowed */
-    bool checksummed;          /* sums are kept and checked: bp_optimizer_checksum was called */
+    bool checksummed;          /* bp_optimizer_checksum was called: sums are kept and checked */
     uint32_t (*sums)[BP_SUMS]; /* [runs], as the last update left the bits */
     bp_own_run *runs;          /* [run_count] in memory's order */
     int run_count;
-    int *first_run;     /* [groups + 1] of each group */
-    int64_t *gathering; /* [groups] the async's job that brings the others' shards; -1: none */
-    int changed;        /* the run whose bits had changed before an update or a check; -1: none */
-    int changed_part;   /* BP_SUM_ */
-    /* of rules that look at whole parameters: LAMB, Adafactor. All data ranks have the same */
+    int *first_run;     /* [groups + 1] the first run of each group */
+    int64_t *gathering; /* [groups] the async job that gathers the others' shards; -1 without one */
+    int changed; /* the run whose bits had changed before an update or a check; -1 if no run has */
+    int changed_part; /* BP_SUM_ */
+    /* for rules that need whole parameters: LAMB, Adafactor. Equal on all data ranks */
     double *totals;  /* [runs' totals]: totals.c */
-    double *scratch; /* of sums over blocks */
-    float *factors;  /* Adafactor: moving sums of each row and each column, and of this step the
-                        factors that they come to */
+    double *scratch; /* scratch of sums over blocks */
+    float *factors;  /* Adafactor: moving sums of each row and each column, and this step's factors
+                        made from them */
 } bp_optimizer;
 
 typedef struct bp_update {
@@ -67,22 +67,22 @@ typedef struct bp_update {
 
 /** An optimizer: its names, its defaults of some keys, and what it computes. */
 typedef struct bp_optimizer_row {
-    const char *name, *prefix[2]; /* of moments in checkpoints, "adamw.m/"; NULL: none */
+    const char *name, *prefix[2]; /* of moments in checkpoints, "adamw.m/"; or NULL */
     const char *epsilon, *momentum, *clip, *decay, *beta2; /* NULL: the keys' own */
-    bool samples; /* for a posterior: what it leaves as weights */
-    bool squares; /* it needs those of each micro-batch's gradients: bp_optimizer.squares */
-    /* How many moments it keeps; NULL: as many as have names. */
+    bool samples; /* the weights that it leaves are samples of a posterior */
+    bool squares; /* it needs squares of each micro-batch's gradients: bp_optimizer.squares */
+    /* How many moments it keeps; NULL: as many as have a prefix. */
     int (*moments)(const bp_optimizer_rule *rule);
-    /* One of both, of one run: local. `update` returns the sums of bits before and after, which
-     * cost it nothing; for `apply` they are computed apart. */
+    /* One of the two is set, and updates one run. Local. `update` also returns the sums of bits
+     * before and after, at no extra cost; for `apply` they are computed separately. */
     bp_update_sums (*update)(const bp_optimizer *optimizer, const bp_own_run *run,
                              const bp_updated *at, const bp_update *with);
     void (*apply)(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
                   const bp_update *with);
-    /* For rules whose steps need sums over whole parameters (totals.h), else NULL: how many doubles
-     * of them a parameter has, how many floats are kept from step to step (NULL: none; the first
-     * half is in checkpoints), and their computation before all runs. prepare: collective over
-     * mesh->data and mesh->tensor. */
+    /* For rules whose steps need sums over whole parameters (totals.h), else NULL. totals: doubles
+     * of sums of a parameter. factors: floats kept from step to step; may be NULL; the first half
+     * is in checkpoints. prepare: computes them before all runs; collective over mesh->data and
+     * mesh->tensor. */
     int64_t (*totals)(const bp_param *param);
     int64_t (*factors)(const bp_param *param);
     void (*prepare)(bp_optimizer *optimizer, float *values, const float *gradients,
@@ -94,10 +94,10 @@ typedef struct bp_optimizer_row {
 /** Never NULL. */
 const bp_optimizer_row *bp_optimizer_row_of(bp_optimizer_kind kind);
 
-/** Moments of as many numbers as parameters. */
+/** Moments that have as many elements as the parameters. */
 int bp_optimizer_moments(const bp_optimizer_rule *rule);
-/** Bytes that a rank keeps beside them: what sums over whole parameters take, Adafactor's factors
- * among them, of which this rank's checkpoints have this many floats. */
+/** Bytes that a rank keeps in addition to moments, for sums over whole parameters and Adafactor's
+ * factors; also returns how many floats of them this rank's checkpoints have. */
 size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
 int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 
@@ -106,7 +106,8 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
                          bp_network *network, const bp_optimizer_rule *rule);
 void bp_optimizer_clear(bp_optimizer *optimizer);
 
-/** Data ranks that hold the values of a group: all, or those with the same experts. */
+/** The number of data ranks that hold the values of a group: all, or those with the same
+ * experts. */
 static inline int bp_optimizer_holders(const bp_mesh *mesh, const bp_group *group)
 {
     return mesh->data_ranks / (group->sources > 1 ? group->sources : 1);
@@ -118,11 +119,11 @@ void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *fir
 /** Floats of all shards of a rank. */
 int64_t bp_optimizer_floats(const bp_mesh *mesh, const bp_network *network);
 
-/** From now on every update checks that the bits of weights and moments are still those that the
- * update before left, or that are there now: what a memory fault changes in between is noted in
- * `changed` (the first one stays). Local. */
+/** From now on every update checks that the bits of weights and moments are those that the previous
+ * update left (for the first update: the current bits). The first change found is recorded in
+ * `changed`. Local. */
 void bp_optimizer_checksum(bp_optimizer *optimizer, float *values);
-/** The same check without an update; true where nothing has changed so far, or where checks are
+/** The same check without an update. Returns true if nothing has changed so far, or if checks are
  * off. Local. */
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
@@ -142,23 +143,24 @@ void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 /** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/"... */
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k);
 /** Slices of Adafactor's factors of group `g`, "adafactor.r/NAME" [rows], "adafactor.c/NAME"
- * [columns], only of vectors "adafactor.v/NAME"; none for other rules. to_save: those that another
- * rank saves are left out. Appends to slices[] from *used on; capacity is asserted. */
+ * [columns], only of vectors "adafactor.v/NAME"; other rules have none. to_save: leaves out those
+ * that another rank saves. Appends to slices[] from *used on; capacity is asserted. */
 void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_save,
                                 bp_slice *slices, int64_t *used, int64_t capacity);
 
-/* ---- faults of memory and of arithmetic, as tests ask for them (base/fault.h): one bit of a value
- * flipped behind the engine's back, or a NaN as a computation would leave it ---- */
+/* ---- injected faults of memory and of arithmetic, for tests (base/fault.h): one flipped bit of a
+ * value, or a NaN as a computation would leave it ---- */
 
 /** train.flip_weight, train.flip_moment: in this rank's own shard; train.flip_copy: in its copy of
  * another data rank's. Local. */
 void bp_inject_flips(const bp_optimizer *optimizer, float *values);
 /** train.flip_loaded: one weight, the same on all ranks where the fault is armed on all. Local. */
 void bp_inject_loaded(const bp_network *network, float *values);
-/** train.nan_gradient: of this rank's micro-batches, before they are summed over ranks. Local. */
+/** train.nan_gradient: in the gradients of this rank's micro-batches, before they are summed over
+ * ranks. Local. */
 void bp_inject_gradient(float *gradients);
-/** train.flip_gradient: of the sum that only this rank has; in what tensor ranks hold in common,
- * where there is such. Local. */
+/** train.flip_gradient: in the sum that only this rank has; in a replicated parameter if there is
+ * one. Local. */
 void bp_inject_sum(const bp_optimizer *optimizer, float *gradients);
 /** train.nan_weight, train.nan_moment: as if the update of group `g` had left it, if it is the
  * group of this rank's longest run. Local. */

@@ -8,7 +8,7 @@ bp_updated bp_optimizer_at(const bp_optimizer *optimizer, const bp_own_run *run,
                            const float *gradients);
 bp_adamw bp_optimizer_adam(const bp_optimizer_rule *rule, const bp_own_run *run,
                            const bp_update *with);
-/** What is checksummed: the sums of a run's bits, and that they have changed. */
+/** Checksums of a run's bits, and a record that they have changed. */
 void bp_optimizer_sum_run(const bp_optimizer *optimizer, int run, const float *values,
                           uint32_t sums[BP_SUMS]);
 void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS]);
@@ -16,7 +16,7 @@ void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t s
 /** The settings of the rules of torch.optim; `keep` is the share that means of squares keep. */
 bp_torch_rule bp_optimizer_torch(const bp_optimizer_rule *rule, const bp_own_run *run,
                                  const bp_update *with, double keep);
-/** The place of element i of a run in the whole tensor: it keys the noise. */
+/** The index of element i of a run in the whole tensor, which keys the noise. */
 uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i);
 
 #endif

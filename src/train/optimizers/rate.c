@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The share of the peak, above `least`, that is left in a step after warmup; u: how much of the
- * steps after it is over. */
+/* The share of the peak, above `least`, that is left in a step after warmup; u: the share of the
+ * steps after warmup that is done. */
 static double cosine_left(const bp_rate *rate, int64_t step, double u)
 {
     (void)rate, (void)step;

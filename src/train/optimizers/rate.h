@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/** All decays: a line each, with the name of its number and its name in optimizer.decay. rate.c has
- * what each is. */
+/** All decays: a line each, with the name of its number and its name in optimizer.decay. rate.c
+ * defines them. */
 #define BP_DECAY_LIST(DECAY)                                                                       \
     DECAY(COSINE, cosine)                                                                          \
     DECAY(LINEAR, linear)                                                                          \

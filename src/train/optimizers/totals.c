@@ -1,10 +1,10 @@
-/* Sums over whole parameters, wherever they are. Called by lamb.c and adafactor.c, and by
- * update.c at the start.
+/* Sums over whole parameters, across ranks. Called by lamb.c and adafactor.c, and by update.c at
+ * the start.
  *
  * Sums are made in the order of the elements, on any mesh: the owner of a group's first shard adds
- * up its own elements and sends what it has to the holder of the next one, which goes on from
- * there, and meanwhile begins the next group. So the bits are the same at any number of data ranks.
- * The owner of the last shards broadcasts the sum; then tensor ranks add their parts. */
+ * up its own elements and sends the sum to the holder of the next shard, which continues it;
+ * meanwhile it begins the next group. So the bits are the same at any number of data ranks. The
+ * owner of the last shards broadcasts the sum; then tensor ranks add their parts. */
 #include "train/optimizers/totals.h"
 
 #include "mesh/collective.h"

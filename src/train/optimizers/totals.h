@@ -1,5 +1,5 @@
-/* Sums over whole parameters, wherever they are: of rules whose steps depend on them (LAMB,
- * Adafactor). Used by the rules' files and update.c. */
+/* Sums over whole parameters, across ranks, for rules whose steps depend on them (LAMB, Adafactor).
+ * Used by the rules' files and update.c. */
 #ifndef BP_TRAIN_OPTIMIZERS_TOTALS_H
 #define BP_TRAIN_OPTIMIZERS_TOTALS_H
 
@@ -13,7 +13,7 @@ typedef struct bp_totals_place {
     int64_t total, totals, factor, factors;
 } bp_totals_place;
 
-/** What the sums of one update are of: the arguments of a row's `prepare`. */
+/** The input of the sums of one update: the arguments of a row's `prepare`. */
 typedef struct bp_summing {
     bp_optimizer *optimizer;
     float *values;
@@ -28,9 +28,9 @@ typedef void (*bp_totals_visit)(bp_optimizer *optimizer, void *context, const bp
 /** Extents of this rank's part; a vector is one row. */
 int64_t bp_totals_rows(const bp_param *param);
 int64_t bp_totals_columns(const bp_param *param);
-/** The axis by which a parameter is split over tensor ranks: equal on all. */
+/** Is a parameter split over tensor ranks by columns? Equal on all ranks. */
 bool bp_totals_by_columns(const bp_group *group, const bp_param *param);
-/** The place of group g's parameter k, without frozen groups. */
+/** The place of parameter k of group g; frozen groups are not counted. */
 bp_totals_place bp_totals_find(const bp_optimizer_row *row, const bp_network *network, int g,
                                int k);
 
@@ -39,7 +39,7 @@ bp_totals_place bp_totals_find(const bp_optimizer_row *row, const bp_network *ne
 size_t bp_totals_bytes(const bp_optimizer_row *row, const bp_network *network);
 int64_t bp_totals_factors(const bp_optimizer_row *row, const bp_network *network);
 
-/** Nothing for rules without totals. Errors: BP_ERR_SYSTEM. Local. */
+/** A no-op for rules without totals. Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_totals_init(bp_optimizer *optimizer);
 /** All totals become 0. Local. */
 void bp_totals_clear(bp_optimizer *optimizer);

@@ -1,5 +1,5 @@
-/* The update of this data rank's shard (ZeRO stage 1): the rule of one of the files beside, by the
- * table in table.c; then parameters are gathered. Called by engine.c, which has found the clip's
+/* The update of this data rank's shard (ZeRO stage 1): the rule of one of the files in this folder,
+ * chosen by table.c; then parameters are gathered. Called by engine.c, which has found the clip's
  * scale. */
 #include "train/optimizers/totals.h"
 
@@ -30,7 +30,8 @@ int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_netwo
     return row->factors ? bp_totals_factors(row, network) / 2 : 0; /* the moving sums */
 }
 
-/* The part of a parameter's slice that is in this rank's shard of its group; false: none is. */
+/* The part of a parameter's slice that is in this rank's shard of its group; false if it is
+ * empty. */
 static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *param, int64_t first,
                      int64_t count, int64_t moments_at)
 {
@@ -151,7 +152,7 @@ void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_sa
         row->slices(optimizer, g, to_save, slices, used, capacity);
 }
 
-/* Have its bits changed since the update before? For rules that do not sum them themselves. */
+/* Have its bits changed since the previous update? For rules that do not sum them themselves. */
 static void check_run(bp_optimizer *optimizer, int k, const float *values)
 {
     uint32_t before[BP_SUMS];

@@ -12,7 +12,7 @@
 /* One run of the variational online Gauss-Newton method: q(w) = N(mu, temperature / (data p)) with
  *   s = beta2 s + (1 - beta2) scored squares,  p = s / (1 - beta2^number) + weight_decay + epsilon,
  *   mu = mu - rate (g scale + weight_decay mu) / p,  w = a sample of q.
- * The first update takes the weights that it finds for mu. squares[n], of the run.
+ * The first update takes the current weights for mu. squares[n], of the run.
  * Source: Khan et al. 2018, "Fast and scalable Bayesian deep learning by weight-perturbation in
  * Adam", eq. 8 and 9; epsilon: the damping of Osawa et al. 2019, algorithm 1. The correction of s
  * is Adam's. */

@@ -1,13 +1,14 @@
-/* The cell that a mixed one's architecture weights stand for, of a training that searches it. */
+/* The cell derived from the architecture weights of a mixed cell, in a training that searches
+ * it. */
 #ifndef BP_TRAIN_PARTS_ARCHITECTURE_H
 #define BP_TRAIN_PARTS_ARCHITECTURE_H
 
 #include "models/recurrent/recurrent.h"
 #include "train/loop/trainer.h"
 
-/** Its text, as model.cell has it; weights[BP_CELL_MIX] get what it is derived from. The model is a
- * mixed cell, and the engine has its parameters. Collective over mesh->model; equal on its ranks.
- */
+/** Its text, in the form of model.cell; weights[BP_CELL_MIX] get the weights from which it is
+ * derived. The model must be a mixed cell, and the engine must have its parameters. Collective over
+ * mesh->model; equal on its ranks. */
 void bp_architecture_cell(const trainer *self, double *weights, char cell[BP_CELL_TEXT]);
 /** architecture.order. Local. */
 int64_t bp_architecture_order(const trainer *self);

@@ -1,4 +1,4 @@
-/* Keys of parts: those that have no place in a training, and those that need a tokenizer. */
+/* Keys of parts: keys that do not apply to a training, and keys that need a tokenizer. */
 #include "train/parts/keys.h"
 
 #include <string.h>

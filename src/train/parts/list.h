@@ -4,10 +4,10 @@
 
 #include "train/loop/part.h"
 
-/** A line a part, in the order in which they are called: WORD.c defines training_WORD. With KEYS,
- * not PART, it has keys of its own, training_WORD_options. Later ones go by what earlier ones
- * found: pairs by the separator of text; text's shape after the task has refused another head,
- * noise's rules after those of pairs. */
+/** A line a part, in the order in which they are called: WORD.c defines training_WORD. KEYS instead
+ * of PART: it also has keys, training_WORD_options. Later parts depend on earlier ones: pairs needs
+ * the separator of text; text's shape follows the task, which refuses another head; noise's rules
+ * follow those of pairs. */
 #define BP_TRAINING_PARTS(PART, KEYS)                                                              \
     PART(task)                                                                                     \
     PART(text)                                                                                     \

@@ -37,7 +37,7 @@ static bool has_pairs_head(const trainer *self)
     return family->has_pairs_head && family->has_pairs_head(&self->shape);
 }
 
-/* Where there is a head for them, examples are pairs unless a key says otherwise. */
+/* If the model has a head for pairs, examples are pairs unless a key says otherwise. */
 static bool wants_pairs(const trainer *self)
 {
     return bp_config_is_set(self->config, "mask.next_sentence")

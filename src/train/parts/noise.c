@@ -1,5 +1,5 @@
-/* What a training minimises where its family has a choice; and the rules of texts with noise:
- * noise.*, and the special tokens that they need. */
+/* The objective of families that have a choice, and the rules of noised texts: noise.* and the
+ * special tokens that they need. */
 #include "train/parts/list.h"
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 #define SENTINEL "<extra_id_"
 
 typedef struct noise {
-    int32_t *sentinels; /* of the rules; NULL: there are none */
+    int32_t *sentinels; /* of the rules; NULL without sentinels */
 } noise;
 
 static bp_err open_noise(trainer *self, void **own)
@@ -51,8 +51,8 @@ static bp_err choose(trainer *self, const char *given)
     return BP_OK;
 }
 
-/* The objective, by train.objective or by what the corpora are; sets the key where the family has a
- * choice. */
+/* Chooses the objective, by train.objective or by the kind of the corpora; sets the key if the
+ * family has a choice. */
 static bp_err shape(trainer *self, void *own)
 {
     bool is_given = bp_config_is_set(self->config, "train.objective");
@@ -132,7 +132,7 @@ static bp_err check_noises(const trainer *self)
     return BP_OK;
 }
 
-/* ids[k] = that of <extra_id_K>, as far as they are there one after another. */
+/* ids[k] = the id of <extra_id_K>, up to the first that is missing. */
 static bp_err find_sentinels(const bp_tokenizer *tokenizer, int64_t V, int32_t *ids, int64_t *count)
 {
     bp_buffer text = {0};

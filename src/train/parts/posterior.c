@@ -14,7 +14,7 @@
 
 #define STEP_PREFIX "step-"
 
-/* The newest checkpoint.keep names of the folder, sorted. */
+/* Lists the newest checkpoint.keep names of the folder, sorted. */
 static void list_newest(bp_ensemble_list *list, char **names, int64_t count, int64_t keep)
 {
     int64_t steps = 0;
@@ -66,8 +66,8 @@ static bp_err finish(trainer *self, void *own)
     return bp_agree(self->mesh->world, keeps ? list_samples(self) : BP_OK);
 }
 
-/* The same, where a job was killed between its last checkpoint and the list. The run's settings are
- * those of its last start; another optimizer's checkpoints are not samples. */
+/* The same, if a job was killed between its last checkpoint and the list. The run has the settings
+ * of its last start; checkpoints of another optimizer are not samples. */
 static bp_err finished(trainer *self, void *own)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
@@ -87,8 +87,8 @@ static bp_err finished(trainer *self, void *own)
     return bp_agree(self->mesh->world, wants ? list_samples(self) : err);
 }
 
-/* The posterior depends on the number of targets: masks and noise draw others in each epoch, and
- * tags and spans have several, or none, a document. */
+/* The posterior depends on the number of targets: masks and noise draw other targets in each epoch,
+ * and a document may have any number of tags or spans. */
 static void check(const trainer *self, const void *own)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);

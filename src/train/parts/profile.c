@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define CELL_BYTES 32
-#define RANK_WIDTH 16 /* of a column that is there only for several ranks */
+#define RANK_WIDTH 16 /* of a column that only several ranks have */
 
 /* Validation and checkpoints are not part of a step. */
 static bool is_apart(int kind)
@@ -30,7 +30,7 @@ static double step_seconds(const rank_trace *rank)
     return seconds;
 }
 
-/* ---- what the time went into, all in all ---- */
+/* ---- total time by kind of work ---- */
 
 enum { COMPUTING, RANKS, INPUT, APART, REST, PARTS };
 
@@ -63,8 +63,8 @@ static void find_shares(double shares[PARTS], const rank_trace *rank)
 
 /* ---- the table ---- */
 
-/* Speed "210.5 GFLOP/s" and its share of the ceiling "81 %", or nothing. *above: a share is more
- * than all. */
+/* Speed "210.5 GFLOP/s" and its share of the ceiling "81 %", or "". *above: a share exceeds 100
+ * %. */
 static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank_trace *rank,
                       int kind, bool *above)
 {
@@ -87,7 +87,7 @@ static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank
     *above = *above || (ceiling > 0 && rate > ceiling);
 }
 
-/* No rank did any of it. */
+/* Did no rank do work of this kind? */
 static bool is_idle(const rank_trace *ranks, int size, int kind)
 {
     for (int r = 0; r < size; r++)

@@ -1,6 +1,6 @@
-/* Texts that a training writes now and then: its own parameters, as they are after a step, continue
- * a prompt. One copy of the model decodes; the others wait in the next step. Nothing of it touches
- * what is trained. Called by jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
+/* Texts that a training writes now and then: its current parameters continue a prompt after a step.
+ * One copy of the model decodes; the others wait in the next step. Sampling does not change the
+ * training. Called by jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
 #include "train/parts/list.h"
 
 #include "base/log.h"
@@ -51,7 +51,7 @@ static const sample_keys *keys_of(const trainer *self)
     return bp_config_bound(self->config, training_samples_options);
 }
 
-/* One text at a time. Without train.sample_every nothing is made. */
+/* One text at a time. Not made without train.sample_every. */
 typedef struct sampling {
     bp_prompts prompt;       /* on all ranks, ids only */
     bp_search_spec rule;     /* its seed is the step's */
@@ -68,7 +68,7 @@ static int64_t every(const trainer *self)
 
 /* ---- the prompt ---- */
 
-/* What documents begin with; without that, the token that ends the one before. */
+/* The token that begins documents; else the token that ends the previous document. */
 static bp_err begin_document(const trainer *self, bp_ids *ids)
 {
     int64_t first = self->facts.roles[BP_ROLE_FIRST];
@@ -115,7 +115,7 @@ static bp_err read_prompt(const trainer *self, sampling *samples, bp_ids *ids)
     return err == BP_OK ? check_prompt(self, ids) : err;
 }
 
-/* Memory of a rank of this stage for decoding; 0: the model can't. */
+/* Memory of a rank of this stage for decoding; 0 if the model can't decode. */
 static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
                            int64_t capacity, int64_t *bytes)
 {
@@ -220,7 +220,7 @@ static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape
 
 /* ---- writing ---- */
 
-/* Caches of keys and values. */
+/* Allocates caches of keys and values. */
 static bp_err begin(trainer *self, void *own)
 {
     sampling *samples = own;
@@ -248,7 +248,7 @@ static void close_samples(void *own)
     bp_free(samples);
 }
 
-/* What the coordinator receives of a text. */
+/* The message about a text to the coordinator. */
 static json_t *line_of(int64_t step, const bp_search_text *text)
 {
     json_t *tokens = json_array();
@@ -278,7 +278,7 @@ static bp_err send_result(trainer *self, const bp_buffer *result)
     return err;
 }
 
-/* On the copy of the model of the first data rank. What fails is a warning. */
+/* On the copy of the model of the first data rank. A failure is a warning. */
 static bp_err write_text(trainer *self, void *own)
 {
     sampling *samples = own;

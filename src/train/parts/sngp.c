@@ -1,7 +1,7 @@
-/* A Gaussian process after a fine-tuned network (SNGP): what its keys ask for, and the covariance
- * of its weights, by Laplace's method in one pass over the training documents. The pass is made
- * before a checkpoint that will be used, with that checkpoint's weights; at all other times the
- * network has no covariance. Called by task.c. */
+/* A Gaussian process after a fine-tuned network (SNGP): its keys, and the covariance of its
+ * weights, by Laplace's method in one pass over the training documents. The pass runs before a
+ * checkpoint that will be used, with that checkpoint's weights; at all other times the network has
+ * no covariance. Called by task.c. */
 #include "train/parts/sngp.h"
 
 #include "base/config/run_options.h"
@@ -97,21 +97,21 @@ static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape
 
 /* ---- the precision of each class's weights ---- */
 
-/* On the ranks of the stage with the features: row part `tensor_at` of the precision of each
- * tensors-th class from `data_at` on. */
+/* State of a fit. On the ranks of the stage with the features: row part `tensor_at` of the
+ * precision of each `datas`-th class from `data_at` on. */
 typedef struct fit {
     trainer *self;
-    bp_block *block;                 /* NULL: on another stage */
+    bp_block *block;                 /* NULL on other stages */
     int64_t D, K, each, first, rows; /* features, classes, texts of a pass; own rows */
     int64_t documents, classes;      /* classes of this data rank */
     bp_corpus *corpus;               /* on leads, as those below */
     bp_stream *stream;
     bp_document_table *table;
-    float *texts;      /* [datas][each][D + K] features and what they count for each class */
+    float *texts;      /* [datas][each][D + K] features and their weight in each class */
     double *precision; /* [classes][rows][D], at and above the diagonal */
 } fit;
 
-/* Laplace's method: a text counts p (1 - p) for each class. */
+/* Laplace's method: a text has weight p (1 - p) in each class. */
 static void see_features(void *context, const float *features, const float *logits, int64_t n)
 {
     const fit *f = context;
@@ -221,7 +221,7 @@ static bp_err add_documents(fit *f)
 
 /* ---- covariances ---- */
 
-/* R of one class to all ranks of this copy of the model: the first of them has it. */
+/* Broadcasts R of one class from the first rank of this copy of the model to all of its ranks. */
 static bp_err share_factor(const fit *f, const bp_distributed *inverse, float *values)
 {
     const bp_mesh *mesh = f->self->mesh;
@@ -378,8 +378,8 @@ static void put_state(const trainer *self, const void *own, bool best, json_t *s
         (void)json_object_set_new(json_object_get(model, "sngp"), "fitted", json_true());
 }
 
-/* At a new best, or at the end: the covariance of the weights, which the network has until
- * `forget`. */
+/* At a new best, or at the end: computes the covariance of the weights, which the network keeps
+ * until `forget`. */
 static bp_err fit_weights(trainer *self, void *own, bool best)
 {
     fit f = {.self = self,

@@ -1,5 +1,5 @@
 /* Fine-tuning: the documents that the task needs, the model's shape with the task's head, and what
- * its checkpoints know of it. Examples are documents, as the data loader feeds them. */
+ * its checkpoints record of it. Examples are documents from the data loader. */
 #include "train/parts/list.h"
 
 #include "base/config/json.h"
@@ -20,9 +20,9 @@
 #include <string.h>
 
 typedef struct fine_tuning {
-    json_t *names;         /* of classes or tags, on all ranks; NULL: the task has none */
+    json_t *names;         /* of classes or tags, on all ranks; NULL if the task has no outcomes */
     const char **outcomes; /* [outcome_count] the same, for columns; NULL: not on this rank */
-    char *column;          /* on leads and the coordinator; NULL: the task needs none */
+    char *column;          /* on leads and the coordinator; NULL if the task needs no column */
     bool unanswered;       /* some questions have no answer; on leads and the coordinator */
     task_survey survey;    /* on the coordinator */
 } fine_tuning;
@@ -32,7 +32,7 @@ static const bp_task_kind *kind_of(const trainer *self)
     return bp_task_kind_named(bp_task_keys_of(self->config)->kind);
 }
 
-/* The class of texts outside the domain, of a prior network; NULL: there is none. */
+/* The class of texts outside the domain, of a prior network; NULL if there is no such class. */
 static const char *outside_of(const trainer *self)
 {
     return bp_task_kind_has_classes(kind_of(self)) ? bp_task_keys_of(self->config)->outside : NULL;
@@ -77,7 +77,8 @@ static void warn_of_method(const trainer *self, const char *const *keys, const c
             BP_WARN("config.unused_key", "%s is ignored: without %s", keys[k], why);
 }
 
-/* A configuration may serve a fine-tuning too, whose task.kind the command line has. */
+/* Warns only: the configuration may also be for a fine-tuning, with task.kind on the command
+ * line. */
 static void warn_of_methods(const trainer *self)
 {
     static const char *const OF_TASKS[] = {"dirichlet.outside", "sngp.features", "task.lm_weight",
@@ -195,7 +196,7 @@ static bp_pool pool_of(const trainer *self, const bp_backbone *backbone)
                                        : BP_POOL_LAST;
 }
 
-/* The model that training starts from already has a head: that of this task. */
+/* Checks that the head of the model that training starts from is a head of this task. */
 static bp_err check_same(const trainer *self, const bp_task_shape *asked)
 {
     const bp_task_shape *known = &self->shape.task;
@@ -233,7 +234,7 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
                    asked->outcomes, init ? init : bp_run_keys_of(self->config)->dir);
 }
 
-/* Can the language model's head stay beside the task's? */
+/* Can the language model's head be kept together with the task's? */
 static bp_err check_words(const trainer *self, const bp_task_shape *task,
                           const bp_backbone *backbone)
 {
@@ -272,8 +273,8 @@ static bp_err check_decoder(const trainer *self, int64_t frozen)
     return BP_OK;
 }
 
-/* has[]: a layer with tanh in the head, and a token before texts; false where a run has a
- * checkpoint without it. Is there a checkpoint? */
+/* Returns whether there is a checkpoint. has[]: a layer with tanh in the head, and a token before
+ * texts; set to false if the run has a checkpoint without it. */
 static bool look_at_begun(const char *run_dir, bool has[2])
 {
     bp_model_shape begun = {0};
@@ -308,7 +309,7 @@ static void look_at_members(const char *run_dir, bool has[2])
     bp_free(folder);
 }
 
-/* What an earlier version began a run without, it stays without. */
+/* A run that an earlier version began without a feature stays without it. */
 static void keep_begun(const trainer *self, bp_task_shape *task)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
@@ -321,7 +322,7 @@ static void keep_begun(const trainer *self, bp_task_shape *task)
     task->begins = task->begins && has[1];
 }
 
-/* The head, from the keys and the corpus. */
+/* Describes the head, from the keys and the corpus. */
 static bp_err describe_head(const trainer *self, const fine_tuning *own,
                             const bp_backbone *backbone, bp_task_shape *task)
 {
@@ -426,7 +427,7 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
     return err == BP_OK ? find_head(self, own) : err;
 }
 
-/* The task's head in the shape, once that is found. */
+/* Puts the task's head into the shape, once the shape is found. */
 static bp_err shape(trainer *self, void *own)
 {
     const char *init = bp_model_keys_of(self->config)->init;

@@ -1,5 +1,4 @@
-/* Labels of a fine-tuning: those that corpus.train has, or a list of all that there are. Called by
- * task.c. */
+/* Labels of a fine-tuning: those of corpus.train, or a list of all labels. Called by task.c. */
 #include "train/parts/task_labels.h"
 
 #include "base/buffer.h"
@@ -24,7 +23,7 @@ static const char *train_path(const trainer *self)
     return bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0));
 }
 
-/* ---- what corpora have ---- */
+/* ---- labels of corpora ---- */
 
 /* Labels of a corpus, sorted: an array that is a new reference. */
 static bp_err list_corpus(json_t **out, const trainer *self, const bp_corpus *corpus,
@@ -98,8 +97,8 @@ static bp_err add_line(json_t *known, const char *line, size_t bytes, int64_t nu
     return BP_OK;
 }
 
-/* A label a line, in their order; empty lines are ignored. An object keeps the order, and finds
- * what is there already. */
+/* A label a line, in their order; empty lines are ignored. A JSON object keeps the order and finds
+ * duplicates. */
 static bp_err read_list(json_t *known, const char *path)
 {
     char *text = NULL, *line;
@@ -128,7 +127,7 @@ static bp_err read_list(json_t *known, const char *path)
     return err;
 }
 
-/* What the file names and no document has. */
+/* Reports labels that the file names and no document has. */
 static void say_unseen(const trainer *self, const json_t *listed, const json_t *seen,
                        const char *path)
 {
@@ -151,7 +150,8 @@ static void say_unseen(const trainer *self, const json_t *listed, const json_t *
     bp_buffer_clear(&shown);
 }
 
-/* Nothing that was learnt could be right. Corpora that are not listed may have no other label. */
+/* Without a common label no prediction could be right. Corpora without a list may have no other
+ * label. */
 static bp_err check_valid(const trainer *self, const json_t *seen, const char *column)
 {
     const bp_corpus *valid = self->data.valid_corpus;

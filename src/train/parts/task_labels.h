@@ -1,12 +1,12 @@
-/* What a fine-tuning's classes or tags are called. */
+/* The names of a fine-tuning's classes or tags. */
 #ifndef BP_TRAIN_PARTS_TASK_LABELS_H
 #define BP_TRAIN_PARTS_TASK_LABELS_H
 
 #include "train/loop/trainer.h"
 
 /** The names of outcomes: the labels of corpus.train, sorted; or those of the file that task.labels
- * names, in its order. `column` is the label's (NULL: tags), `outside` one that is not an outcome
- * (NULL: none is). Local: on ranks that read.
+ * names, in its order. `column` is the label's (NULL: tags), `outside` a label that is not an
+ * outcome (may be NULL). Local: on ranks that read.
  *
  * Owns:       *names is a new reference; NULL after an error.
  * Errors:     BP_ERR_FORMAT fewer than 2 labels; one that is not UTF-8; a file that names one

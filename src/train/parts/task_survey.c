@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "train/loop/examples.h"
 
-/* A question's window: whether it holds the answer, and what of the question is cut. */
+/* Counts a question's window: does it hold the answer, and is the question cut? */
 static void survey_window(const trainer *self, task_survey *task, const bp_document *document,
                           bool *holds)
 {
@@ -28,7 +28,7 @@ static void survey_window(const trainer *self, task_survey *task, const bp_docum
     }
 }
 
-/* Classes of documents are counted; cut tokens too. */
+/* Counts classes of documents and cut tokens. */
 static bp_err survey_document(const trainer *self, task_survey *task, const bp_document *document,
                               int64_t *of_class)
 {

@@ -1,4 +1,4 @@
-/* What the documents of a fine-tuning are before it begins. */
+/* A survey of the documents of a fine-tuning before it begins. */
 #ifndef BP_TRAIN_PARTS_TASK_SURVEY_H
 #define BP_TRAIN_PARTS_TASK_SURVEY_H
 
@@ -7,12 +7,12 @@
 /* Counts of corpus.train without a bag. */
 typedef struct task_survey {
     int64_t documents, documents_cut, tokens_cut;
-    double padding;       /* the share of places that hold none of their tokens */
-    int64_t windows;      /* for spans: examples of them, */
-    int64_t answers_lost; /* and answers that no window holds */
+    double padding;       /* the share of positions that are padding */
+    int64_t windows;      /* for spans: the number of examples, */
+    int64_t answers_lost; /* and of answers that no window holds */
 } task_survey;
 
-/** Looks through the documents: what is cut is counted, a class with one document warned of. On the
+/** Reads the documents, counts cut ones, and warns of classes with one document. On the
  * coordinator. Errors: BP_ERR_FORMAT a document without a token; those of reading. */
 bp_err task_survey_run(task_survey *out, const trainer *self);
 

@@ -1,6 +1,6 @@
-/* distill.*: another model, or an ensemble, on the same ranks, whose probabilities, or states
- * (teacher_states.c), the training learns. Each step its backbone runs over the batch first; the
- * head asks for logits by rows. */
+/* distill.*: another model, or an ensemble, on the same ranks. The training learns its
+ * probabilities, or states (teacher_states.c). Each step its backbone runs over the batch first;
+ * the head asks for logits by rows. */
 #include "train/parts/teacher.h"
 
 #include "io/checkpoint/ensemble_file.h"
@@ -83,10 +83,10 @@ static void warn(const bp_config *config)
 
 typedef struct teacher {
     bp_teacher face;
-    int64_t bytes;              /* that it takes on a rank, about */
+    int64_t bytes;              /* estimate for a rank */
     char digest[BP_SHA256_HEX]; /* of its members' weights */
     teacher_layers taught;
-    teacher_states *states; /* NULL: none are asked for */
+    teacher_states *states; /* NULL if no states are learned */
     bp_model **members;     /* [face.members] */
     float **hidden;         /* of each, [slots][T][its width], on ranks of the last stage */
     int32_t *inputs;        /* [slots][T] of a task: -1 after a text's end, */
@@ -111,7 +111,7 @@ static bool has_plain_head(const bp_model_shape *shape)
     return shape->softmaxes <= 1 && shape->head_entmax == 0;
 }
 
-/* Masked words are found, and by one head: not by SpanBERT's boundaries too. */
+/* Are masked words predicted by one head only, without SpanBERT's boundary head? */
 static bool masks_words(const bp_model_shape *shape)
 {
     return !bp_task_has_head(&shape->task) && shape->family->objective == &bp_objective_masked;
@@ -126,7 +126,7 @@ static bool masks_by_one_head(const bp_model_shape *shape)
     return heads == 1;
 }
 
-/* Soft targets are of words, or of a task's classes or tags: a Dirichlet is not one. */
+/* Soft targets are distributions of words, classes or tags; a Dirichlet has none. */
 static bool gives_soft_targets(const bp_model_shape *shape)
 {
     if (!bp_task_has_head(&shape->task))
@@ -136,13 +136,13 @@ static bool gives_soft_targets(const bp_model_shape *shape)
     return bp_task_is_softmax(&shape->task) && shape->task.precision == 0;
 }
 
-/* If only states are learned, any teacher that has them will do. */
+/* If only states are learned, any teacher that has them is accepted. */
 static bool needs_soft_targets(const trainer *self, const teacher *own)
 {
     return self->spec.distills || own->taught.count == 0;
 }
 
-/* The same task, of texts that are framed alike. */
+/* Checks that the teacher has the same task, and that texts are framed alike. */
 static bp_err check_task(const trainer *self, const bp_model_shape *shape, const json_t *state,
                          const char *path)
 {
@@ -211,7 +211,7 @@ static bp_err check_state(trainer *self, teacher *own, const json_t *state, cons
     return teacher_states_find(&own->taught, self, &shape);
 }
 
-/* What a member takes on the ranks of the stage where that is most. */
+/* Adds a member's bytes on a rank of the stage that needs most. */
 static bp_err add_bytes(const trainer *self, teacher *own, const json_t *state)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
@@ -321,7 +321,7 @@ static const float *teacher_states_of(const bp_teacher *face, int match, int64_t
     return teacher_states_at(self->states, match, (slot - self->first_slot) * T + row);
 }
 
-/* An older step than the newest one may have been opened, as that is damaged. */
+/* A step older than the newest may have been opened, because the newest is damaged. */
 static bp_err check_opened(const trainer *self, const teacher *own, const bp_model_info *info,
                            const char *path)
 {
@@ -393,7 +393,7 @@ static void find_digest(teacher *own)
     bp_sha256_finish(&hash, own->digest);
 }
 
-/* A dedicated coordinator has none: of all ranks' numbers, four digits each, the largest count. */
+/* A dedicated coordinator has no digest: takes the maximum over ranks, four digits at a time. */
 static void share_digest(const trainer *self, teacher *own)
 {
     enum { DIGITS = 4, PARTS = (BP_SHA256_HEX - 1) / DIGITS };

@@ -31,7 +31,7 @@ static bp_err fail_list(const char *list)
         list, BP_STATE_MATCHES);
 }
 
-/* A number that ends at `end`; -1: no digit is there. */
+/* A number that ends at `end`; -1 without a digit. */
 static int64_t read_layer(const char **at, char end)
 {
     char *rest = NULL;

@@ -21,8 +21,8 @@
 #define BEGINS "sources_begin" /* of a checkpoint's state */
 
 typedef struct writing {
-    int32_t
-        *separator; /* between a source and its target, of a causal model; NULL: there is none */
+    int32_t *separator; /* between a source and its target, of a causal model; NULL without a
+                           separator */
 } writing;
 
 bool text_is_asked(const bp_config *config)
@@ -82,7 +82,7 @@ static bp_err encode_separator(const trainer *self, bp_ids *ids)
     return err;
 }
 
-/* What an earlier version began a run without, it stays without. */
+/* A run that an earlier version began without the token stays without it. */
 static bool may_begin(const char *run_dir)
 {
     char *folder = NULL;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define TAG_EVENTS  502
-#define LANES       64 /* of what is under way between ranks at a time */
+#define LANES       64 /* concurrent communications that are drawn */
 #define FIRST_LANE  10 /* threads of a process: 0 compute, 1 input, 2 checkpoint, lanes */
 #define FLUSH_BYTES ((size_t)1 << 20)
 
@@ -93,7 +93,7 @@ static void write_event(writer *self, const bp_trace_event *event, int pid, int 
     bp_buffer_printf(&self->text, "}");
 }
 
-/* By track, then by begin; what contains another comes before it. */
+/* By track, then by begin; an event comes before those that it contains. */
 static int compare_events(const void *a, const void *b)
 {
     const bp_trace_event *x = a, *y = b;
@@ -172,7 +172,7 @@ static bp_err begin(writer *self, const trainer *training, const char *path,
     return err;
 }
 
-/* Each rank's in turn; what has been sent is received even after an error. */
+/* Writes one rank's events after another. What has been sent is received even after an error. */
 static bp_err write_all(writer *self, const trainer *training, const char *path,
                         const rank_trace *ranks, bp_trace_event *buffer)
 {
@@ -213,7 +213,7 @@ bp_err timeline_write(const trainer *self, const tracing *own, int64_t capacity,
             bp_log("timeline: %s", own->path);
         bp_buffer_clear(&out.text);
         bp_free(buffer);
-    } else if (mine->events > 0) { /* they come when the coordinator is at them */
+    } else if (mine->events > 0) { /* sent when the coordinator is ready for them */
         bp_send(bp_trace_events(&count, &dropped), mine->events * (int64_t)sizeof(bp_trace_event),
                 0, TAG_EVENTS, mesh->world);
     }

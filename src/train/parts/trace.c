@@ -1,4 +1,4 @@
-/* train.trace and train.profile: what is recorded, of which steps, and gathered at the end. Called
+/* train.trace and train.profile: what is recorded, for which steps, and how it is gathered. Called
  * by jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
 #include "train/parts/trace_priv.h"
 
@@ -64,7 +64,8 @@ static bp_err try_path(const trainer *self, tracing *own)
 
     if (!path || !self->mesh->coordinates)
         return BP_OK;
-    /* a later start leaves a timeline that is there: trace.start-2.json; a folder is refused */
+    /* a later start keeps an existing timeline and writes trace.start-2.json; a folder is
+     * refused */
     snprintf(word, sizeof word, "start-%lld", (long long)start);
     own->path = start > 1 && bp_path_exists(path) && !bp_path_is_dir(path)
                     ? bp_path_insert(path, word)
@@ -75,8 +76,8 @@ static bp_err try_path(const trainer *self, tracing *own)
     return err == BP_OK ? err : bp_err_prefix(err, "train.trace");
 }
 
-/* The offset of rank 0's clock, by the quickest of some round trips; 0 where it is not
- * larger than that trip could make it, as on one host, whose ranks share a clock. */
+/* The offset of rank 0's clock, by the quickest of some round trips; 0 if it is within the error of
+ * that trip, as on one host, whose ranks share a clock. */
 static int64_t ask_clock(MPI_Comm world)
 {
     int64_t best = INT64_MAX, offset = 0;

@@ -6,7 +6,7 @@
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 
-#define TRACE_WARM_STEPS   2       /* of a start: caches and buffers fill, kernels are generated */
+#define TRACE_WARM_STEPS   2       /* skipped: caches and buffers fill, kernels are generated */
 #define TRACE_STEPS        10      /* whose events are kept */
 #define TRACE_RANK_EVENTS  65536   /* capacity for events of a rank, at most, */
 #define TRACE_LEAST_EVENTS 1024    /* at least, */
@@ -27,9 +27,9 @@ typedef struct rank_trace {
 
 /* What is recorded of this start. */
 typedef struct tracing {
-    char *path;                   /* of its timeline; on the coordinator; NULL: none */
-    int64_t begin;                /* the step that it goes on from */
-    int64_t first;                /* the first step that is profiled; 0: none yet */
+    char *path;                   /* of its timeline, on the coordinator; NULL without one */
+    int64_t begin;                /* the step from which it resumes */
+    int64_t first;                /* the first profiled step; 0: not yet known */
     int64_t origin;               /* nanoseconds of this rank's clock, when tracing began */
     int64_t clock_offset;         /* to be added, to have rank 0's */
     double peak_flops, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */

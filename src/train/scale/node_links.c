@@ -2,8 +2,7 @@
  */
 #include "train/scale/node_links.h"
 
-/* The most ranks of a node that have a partner, which partner_of(layout, rank, by) says, elsewhere.
- */
+/* The most ranks of a node whose partner, partner_of(layout, rank, by), is on another node. */
 static int most_crossing(const bp_node_layout *at,
                          int (*partner_of)(const bp_node_layout *at, int rank, int by), int by)
 {
@@ -26,7 +25,7 @@ static int data_partner(const bp_node_layout *at, int rank, int stride)
     int T = at->mesh.tensor, D = at->mesh.data, d = rank / T % D,
         other = d / stride % 2 ? d - stride : d + stride;
 
-    if (other >= D) /* the last one of an odd number: it gives to the one before it */
+    if (other >= D) /* the last of an odd number: it sends to the previous one */
         other = d - stride < 0 ? d : d - stride;
     return rank + (other - d) * T;
 }

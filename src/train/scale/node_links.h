@@ -12,15 +12,15 @@
 typedef struct bp_node_layout {
     bp_mesh_shape mesh;           /* fitted */
     int ranks, nodes, node_ranks; /* that compute; of the fullest node */
-    /* the most ranks of a node whose partner is on another one, when all ranks exchange at once; 0:
-     * none */
+    /* the most ranks of a node whose partner is on another one, when all ranks exchange at once;
+     * may be 0 */
     int data[32];         /* along data ranks that are 1, 2, 4... apart */
     int pipeline, tensor; /* with the next stage; with the farthest tensor rank */
 } bp_node_layout;
 
 bp_node_layout bp_node_layout_of(const bp_mesh_shape *mesh, int nodes);
 
-/** Of data ranks that are `stride` apart. Pure. */
+/** The same for data ranks that are `stride` apart. Pure. */
 int bp_node_crossing(const bp_node_layout *layout, int stride);
 
 /** Seconds of a message, of which `crossing` leave a node at once; 0: it stays on the node. */

@@ -1,5 +1,5 @@
-/* Lists what a step does. What blocks do within themselves is known by their FLOPs
- * (bp_model_block_cost); what goes between tensor ranks by docs/measurements/communication.md. */
+/* Lists the operations of a step. FLOPs of blocks are from bp_model_block_cost; communication of
+ * tensor ranks is from docs/measurements/communication.md. */
 #include "train/scale/step_program.h"
 
 #include "base/mem.h"
@@ -52,8 +52,8 @@ static void add_compute(writer *w, double flops, double passes)
 
 /* ---- a block ---- */
 
-/* Bytes that a tensor rank sends for a block, of each element of the residual stream and half
- * layer; embedding and head have one sum, layers two. */
+/* Adds the bytes that a tensor rank sends for a block, per element of the residual stream and half
+ * layer. Embedding and head have one sum, layers two. */
 static void add_tensor(writer *w, int number, bool backward)
 {
     int T = w->mesh.tensor_ranks, blocks = bp_model_blocks(w->shape);
@@ -72,7 +72,7 @@ static double block_flops(const writer *w, int number)
     return w->costs[number] * w->rows / w->mesh.tensor_ranks;
 }
 
-/* Parameters of block k are there, and copied for products. */
+/* Waits for the parameters of block k, and copies them for products. */
 static void add_ready(writer *w, int k)
 {
     for (int g = 0; g < w->network->group_count; g++) {
@@ -85,8 +85,8 @@ static void add_ready(writer *w, int k)
     }
 }
 
-/* The sums that a leaf of the tree completes, and the last one's on their way to other data ranks.
- */
+/* Adds the sums that a leaf of the tree completes; after the last leaf, also starts the sums over
+ * data ranks. */
 static void add_leaf(writer *w, const bp_action *action, int k)
 {
     int merges = w->spec->tree ? bp_tree_merges(action->micro_batch, w->pipeline.micro_batches) : 0;
@@ -186,8 +186,8 @@ static void add_update(writer *w, int g)
     add(w, &(bp_step_op){BP_STEP_GATHER, .group = g});
 }
 
-/* Sums of what tensor ranks or stages have in common; the norm; the update in the order of blocks.
- */
+/* Adds the sums of parameters shared by tensor ranks or stages, the norm, and the update in the
+ * order of blocks. */
 static void add_end(writer *w)
 {
     const bp_network *network = w->network;

@@ -1,7 +1,7 @@
-/* A training step as what each stage of a pipeline does one after another: compute, messages, sums
- * over data ranks that a progress thread carries out beside it. Made of the network, its cut, its
- * schedule and the groups of parameters as the engine has them, without any memory of them.
- * step_time.c takes its time, step_json.c writes it for a simulator. */
+/* A training step as a sequence of operations of each pipeline stage: compute, messages, and sums
+ * over data ranks by a progress thread. Made from the engine's network, cut, schedule and groups of
+ * parameters, without allocating them. step_time.c estimates its time, step_json.c writes it for a
+ * simulator. */
 #ifndef BP_TRAIN_SCALE_STEP_PROGRAM_H
 #define BP_TRAIN_SCALE_STEP_PROGRAM_H
 
@@ -9,22 +9,22 @@
 
 typedef enum bp_step_kind {
     BP_STEP_COMPUTE,  /* flops and passes */
-    BP_STEP_RECEIVE,  /* of a pipeline's neighbour: bytes */
+    BP_STEP_RECEIVE,  /* from a pipeline neighbour: bytes */
     BP_STEP_SEND,     /* to it */
     BP_STEP_TENSOR,   /* tensor ranks sum or gather: each sends bytes */
     BP_STEP_REDUCE,   /* the sum of a group begins */
-    BP_STEP_REDUCED,  /* all sums are there */
+    BP_STEP_REDUCED,  /* wait for all sums */
     BP_STEP_TIED,     /* the first and the last stage exchange bytes */
     BP_STEP_AGREE,    /* all ranks meet, `rounds` messages after one another */
     BP_STEP_GATHER,   /* the gather of a group begins */
-    BP_STEP_GATHERED, /* it is there */
+    BP_STEP_GATHERED, /* wait for that gather */
     BP_STEP_KINDS
 } bp_step_kind;
 extern const char *const bp_step_kind_names[BP_STEP_KINDS];
 
 typedef struct bp_step_op {
     bp_step_kind kind;
-    bool backward; /* of a message in the pipeline: of gradients, to the stage before */
+    bool backward; /* a pipeline message of gradients, to the previous stage */
     int group;     /* of sums and gathers */
     int rounds;    /* of agreements */
     double flops;  /* of the model */

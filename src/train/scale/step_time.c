@@ -1,4 +1,5 @@
-/* Goes through the programs of all stages together: each as far as what it waits for is known. */
+/* Advances the programs of all stages together, each until it needs a result that is not yet
+ * known. */
 #include "train/scale/step_time.h"
 
 #include "base/mem.h"
@@ -7,14 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-#define STEPS 3 /* the last one counts: the pipeline's gathers reach from a step into the next */
+#define STEPS 3 /* only the last one counts: gathers overlap with the next step */
 #define FLOAT ((double)sizeof(float))
 #define PIECE_BYTES                                                                                \
-    1048576.0 /* additions of a piece go on while the next ones travel (mesh/collective.c) */
+    1048576.0 /* a chunk is added while the next ones are sent (mesh/collective.c) */
 
 /* ---- a sum or gather over data ranks ---- */
 
-/* Rank 0 has as many elements as any. */
+/* Rank 0 has the most elements. */
 bp_step_collective bp_step_collective_of(const bp_step_program *program, const bp_step_group *group,
                                          bool gathers, const bp_network_rates *rates,
                                          const bp_node_layout *layout)
@@ -51,7 +52,7 @@ bp_step_collective bp_step_collective_of(const bp_step_program *program, const b
     return out;
 }
 
-/* ---- a stage on its way ---- */
+/* ---- the progress of a stage ---- */
 
 typedef struct arrivals {
     double *seconds; /* [capacity] */
@@ -62,8 +63,9 @@ typedef struct arrivals {
 typedef struct track {
     const bp_step_stage *stage;
     bp_step_collective *sums, *gathers; /* [groups] */
-    double *gathered;                   /* [groups] when it is there */
-    double now, progress, reduced;      /* the progress thread is free; the last sum is there */
+    double *gathered;                   /* [groups] when its gather is complete */
+    double now, progress, reduced; /* times: of the stage, when the progress thread is free, when
+                                      the last sum is complete */
     int64_t at;
     int step, last; /* the group whose sum began last */
     bool meets;     /* waits for the other stages, at an agreement */
@@ -80,7 +82,7 @@ typedef struct run {
     track *tracks;
 } run;
 
-/* Waits until `until`, which is put down to `part`. */
+/* Waits until `until`, and adds the wait to `part`. */
 static void wait_until(track *t, double until, double *part)
 {
     if (until <= t->now)
@@ -89,8 +91,8 @@ static void wait_until(track *t, double until, double *part)
     t->now = until;
 }
 
-/* Waits for a job that is done at *done. Whoever waits leaves its core to the progress thread,
- * which then does without pauses: in this job and in those after it. */
+/* Waits for a job that is done at *done. A stage that waits leaves its core to the progress thread,
+ * which then makes no pauses, in this job and later ones. */
 static void wait_for(track *t, double *done, const bp_step_collective *job, double *part)
 {
     double end = *done, saved;
@@ -167,7 +169,7 @@ static void meet(run *r)
     }
 }
 
-/* The shards of a table that the first and the last stage have in common. */
+/* Exchanges the shards of the table that the first and the last stage share. */
 static bool exchange_tied(run *r, track *t, const bp_step_op *op)
 {
     track *other = t == r->tracks ? &r->tracks[r->program->mesh.pipeline - 1] : r->tracks;
@@ -193,7 +195,7 @@ static void end_step(track *t)
     }
 }
 
-/* One operation; false: it waits for another stage. */
+/* Runs one operation. Returns false if it must wait for another stage. */
 static bool go(run *r, int stage)
 {
     track *t = &r->tracks[stage];
@@ -243,7 +245,7 @@ static bool go(run *r, int stage)
     return true;
 }
 
-/* As far as it goes; true: it moved. */
+/* Runs operations until one must wait. Returns true if it advanced. */
 static bool advance(run *r, int stage)
 {
     track *t = &r->tracks[stage];

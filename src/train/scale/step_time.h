@@ -1,6 +1,7 @@
 /* The time of a step, from what its stages do and what the network reaches. Source: ours; the same
- * program runs under SimGrid's SMPI (tests/bench/scale). All ranks of a stage are taken to be
- * alike; messages of one kind share a node's link, messages of different kinds do not meet. */
+ * program runs under SimGrid's SMPI (tests/bench/scale). Assumes that all ranks of a stage are
+ * alike, that messages of one kind share a node's link, and that messages of different kinds never
+ * compete. */
 #ifndef BP_TRAIN_SCALE_STEP_TIME_H
 #define BP_TRAIN_SCALE_STEP_TIME_H
 
@@ -10,7 +11,7 @@
 /** Seconds of a step. The parts are those of the busiest stage, and sum to `step`. */
 typedef struct bp_step_time {
     double step;
-    double compute;    /* mean over stages: what a cut without remainder would take */
+    double compute;    /* mean over stages: the time with a perfectly balanced cut */
     double cut;        /* what the busiest stage computes beyond that */
     bool of_head;      /* the busiest stage is the last one */
     double tensor;     /* sums and gathers of tensor ranks */
@@ -20,19 +21,19 @@ typedef struct bp_step_time {
     double link_bytes; /* that leave the busiest node in a step */
 } bp_step_time;
 
-/** A name of the largest part: "compute" where nothing else has a twentieth of the step. */
+/** The name of the largest part: "compute" if no other part is 5 % of the step. */
 const char *bp_step_bound(const bp_step_time *time);
 
-/** The time of a step among others of its kind. rates->flops is given. Local. */
+/** The time of a step in a series of equal steps. rates->flops must be set. Local. */
 void bp_step_time_of(bp_step_time *out, const bp_step_program *program,
                      const bp_network_rates *rates, int nodes);
 
-/** The time of a reduce-scatter, or gather, of a group over data ranks, and what it takes of the
- * core meanwhile; bytes: that a rank sends to other nodes. Pure. */
+/** The time of a reduce-scatter, or gather, of a group over data ranks, and the core time that it
+ * takes; bytes: sent by a rank to other nodes. Pure. */
 typedef struct bp_step_collective {
     double seconds, stolen, link_bytes;
     double pauses; /* of the seconds: those that the progress thread oversleeps beside compute */
-    int crossing;  /* of its ranks of a node, that send at once at the farthest round */
+    int crossing;  /* ranks of a node that send at once in the farthest round */
 } bp_step_collective;
 bp_step_collective bp_step_collective_of(const bp_step_program *program, const bp_step_group *group,
                                          bool gathers, const bp_network_rates *rates,

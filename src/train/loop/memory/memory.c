@@ -1,4 +1,4 @@
-/* What the ranks of a training take of a node's memory, estimated before any of it is taken. */
+/* The memory of a node that a training's ranks take, estimated before it is allocated. */
 #include "train/loop/memory/memory.h"
 
 #include "base/mem.h"
@@ -36,7 +36,7 @@ bool bp_training_memory_case_is_valid(const trainer *self, const memory_case *on
     return valid;
 }
 
-/* For the ranks that read the corpus for their copy of the model. */
+/* Bytes of the loader, on ranks that read the corpus for their copy of the model. */
 static size_t loader_bytes(const trainer *self, const memory_case *one)
 {
     bp_example_maker maker = trainer_maker(self, self->shape.context);

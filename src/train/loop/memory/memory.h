@@ -4,16 +4,17 @@
 
 #include "train/loop/trainer.h"
 
-/** What memory depends on, of a training as it is or as it could be. */
+/** What the memory of a training depends on; actual, or an alternative. */
 typedef struct memory_case {
     bp_mesh_shape mesh; /* fitted */
     bp_engine_spec spec;
     bool async; /* checkpoints are written from a copy */
 } memory_case;
 
-/** The training as its configuration has it. */
+/** The case of the training as configured. */
 memory_case bp_training_memory_case_of(const trainer *self);
-/** Would the configuration be valid with it? Local; the message of the last failure may change. */
+/** Would the configuration be valid with this case? Local; may change the message of the last
+ * failure. */
 bool bp_training_memory_case_is_valid(const trainer *self, const memory_case *one);
 /** What each of its ranks takes: (*out)[bp_mesh_shape_ranks], the caller's (bp_free). Local.
  * Errors: BP_ERR_SYSTEM, *out is NULL. */
@@ -23,7 +24,7 @@ bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_
  * `one` count only on its root. Errors: BP_ERR_SYSTEM: the same on all ranks. */
 bp_err bp_training_memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
                                const trainer *self, const memory_case *one);
-/** The same of a job to come, on `nodes` nodes like this one. Local. */
+/** The same for a planned job on `nodes` nodes like this one. Local. */
 bp_err bp_training_memory_find_planned(bp_node_memory *out, const trainer *self,
                                        const memory_case *one, int nodes);
 /** The stage that takes most memory, and what a rank of it takes, in bytes. Local. Errors:

@@ -7,8 +7,8 @@
 /** estimate.peak (FLOP/s) and estimate.cores of this process, measured for 0.2 s, or less where the
  * training is short. Local. */
 void bp_trainer_measure_peak(trainer *self);
-/** The same of all ranks that compute, on all ranks: the sum of their peaks, the least of their
- * shares. Collective over world. */
+/** The same over all ranks that compute: the sum of their peaks, the least of their shares; equal
+ * on all ranks. Collective over world. */
 void trainer_measure_peaks(trainer *self);
 
 #endif

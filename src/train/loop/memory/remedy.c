@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* What takes less memory on the same mesh, the cheapest first: a bit each. */
+/* Settings that save memory on the same mesh, cheapest first: a bit each. */
 enum { SYNC = 1, RUNNING = 2, RECOMPUTE = 4, SMALL = 8, ECONOMIES = 4 };
 static const char *const KEYS[ECONOMIES] = {"checkpoint.async=no", "train.reduction=running",
                                             "train.recompute=yes", "mesh.micro_batch=1"};
@@ -17,7 +17,7 @@ static const char *const KEYS[ECONOMIES] = {"checkpoint.async=no", "train.reduct
 
 typedef struct search {
     const trainer *self;
-    memory_case one; /* what does not fit */
+    memory_case one; /* the case that does not fit */
     int64_t has;     /* bytes of a node */
     int nodes;
 } search;
@@ -37,7 +37,7 @@ static memory_case with_economies(const memory_case *one, int economies)
     return other;
 }
 
-/* Those that have an effect. */
+/* The economies that have an effect. */
 static int economies_of(const search *s, const memory_case *one)
 {
     if (trainer_learner(s->self))
@@ -101,7 +101,7 @@ static void add_economies(bp_buffer *out, int economies)
             bp_buffer_printf(out, " %s", KEYS[k]);
 }
 
-/* The same mesh with fewer things kept; another mesh with all that there are now. */
+/* The same mesh with economies; other meshes without further ones. */
 static void search_here(bp_buffer *out, search *s, const bp_mesh_search *meshes)
 {
     bp_buffer mesh = {0};
@@ -116,7 +116,7 @@ static void search_here(bp_buffer *out, search *s, const bp_mesh_search *meshes)
     bp_buffer_clear(&mesh);
 }
 
-/* Both at once, then more nodes, and those with both. */
+/* Both at once, then more nodes, and more nodes with both. */
 static void search_further(bp_buffer *out, search *s, const bp_mesh_search *meshes)
 {
     const memory_case one = s->one, frugal = with_economies(&one, economies_of(s, &one));

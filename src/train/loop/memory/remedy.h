@@ -4,12 +4,12 @@
 
 #include "train/loop/memory/memory.h"
 
-/** Does the node have what its ranks take? Local. Errors: BP_ERR_SYSTEM it lacks memory, with what
- * would fit. */
+/** Checks that the node has the memory of its ranks. Local. Errors: BP_ERR_SYSTEM it lacks memory;
+ * the message says what would fit. */
 bp_err bp_training_memory_check(const bp_node_memory *node, const trainer *self,
                                 const memory_case *one);
-/** The ranks of each node fit into its memory; what is found stays in estimate.node. Collective
- * over world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all
+/** Checks that the ranks of each node fit into its memory; fills estimate.node. Collective over
+ * world. Errors: BP_ERR_SYSTEM they do not, with keys that would make them fit: the same on all
  * ranks. */
 bp_err trainer_check_memory(trainer *self);
 

@@ -4,9 +4,9 @@
 
 #include "train/loop/memory/memory.h"
 
-/** A warning where the micro-batches of a training have so few rows that matrix products are slow,
- * and train.batch and memory allow larger ones. Not for a run that goes on: it would get other
- * bits. Local, on the coordinator. */
+/** Warns if micro-batches have too few rows for fast matrix products, and train.batch and memory
+ * allow larger ones. A run that resumes is not warned: other micro-batches would change its bits.
+ * Local, on the coordinator. */
 void bp_trainer_warn_of_rows(const trainer *self, const memory_case *one);
 
 #endif

@@ -8,8 +8,8 @@
 /** With corpus.bucket: progress.places has what all ranks have counted. Collective over
  * mesh->data. */
 void report_gather_places(trainer *self);
-/** Reports progress.step, which the clock of the next line begins with. valid: of this step; NULL:
- * none. Collective over mesh->data; the line is that of compute's root. */
+/** Reports progress.step, and starts the clock of the next line. valid: of this step; NULL without
+ * a validation. Collective over mesh->data; compute's root writes the line. */
 void report_step(trainer *self, const bp_step_result *result, const validation *valid);
 
 #endif

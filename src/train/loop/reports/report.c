@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A member that is null was not finite. */
+/* A null member was not finite. */
 static double number_of(const json_t *line, const char *key)
 {
     const json_t *value = json_object_get(line, key);
@@ -41,7 +41,7 @@ static const char *list_terms(const json_t *line, const char *prefix, char out[T
     return out;
 }
 
-/* The last commit that the screen does not show yet, which counts as shown from now on; 0: none. */
+/* Takes the last commit that the screen has not shown yet; 0 if there is none. */
 static int64_t take_commit(trainer *self, bool *best)
 {
     int64_t step = self->reports.unreported;
@@ -206,7 +206,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
     json_decref(value);
 }
 
-/* ---- what only a dedicated coordinator is asked ---- */
+/* ---- for a dedicated coordinator ---- */
 
 static void receive_stop(void *context)
 {

@@ -10,43 +10,42 @@ typedef enum report_kind {
     REPORT_EVENT,
     REPORT_SKIPPED, /* a step: an event too, and a warning */
     REPORT_COMMIT,
-    REPORT_FINISH, /* of the checkpoint on its way */
+    REPORT_FINISH, /* of the pending checkpoint */
     REPORT_END,
     /* To compute's root: */
     MAIL_STOP,        /* a bp_stop */
     MAIL_WRITTEN,     /* the coordinator's bp_async_checkpoint_state */
-    REPORT_PART = 100 /* and on: of each part */
+    REPORT_PART = 100 /* and up: one for each part */
 } report_kind;
 
-/** From compute's root; elsewhere nothing. Local. Owns: the reference of `value` is taken on all
- * ranks. */
+/** Sends from compute's root; a no-op elsewhere. Local. Owns: the reference of `value` is taken on
+ * all ranks. */
 void report_send(trainer *self, report_kind kind, json_t *value);
-/** Between them all reports of a loop are sent; compute's root is passed the stop request that a
- * dedicated coordinator received. A rank that computes ends report_serve by report_end. Collective
- * over world. */
+/** All reports of a loop are sent between report_begin and report_end. Compute's root receives the
+ * stop request of a dedicated coordinator. A rank that computes ends report_serve by report_end.
+ * Collective over world. */
 void report_begin(trainer *self);
 void report_end(trainer *self);
 
 /** Writes a line that does not belong to a checkpoint. On the coordinator. Errors: those of
  * bp_run_metric, bp_run_event and bp_training_part.receive. */
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
-/** What report_handle failed with: a lost metrics line ends the job before its next commit; a lost
- * event is a warning. On the coordinator. */
+/** Records a failure of report_handle: a lost metrics line ends the job before its next commit; a
+ * lost event is a warning. On the coordinator. */
 void report_note_failure(trainer *self, report_kind kind, bp_err err);
-/** A metrics line that could not be written: its failure, reported again. On the coordinator;
- * elsewhere BP_OK. */
+/** The failure of a lost metrics line, reported again. On the coordinator; elsewhere BP_OK. */
 bp_err report_lost(const trainer *self);
 
-/** How far the checkpoint on its way is, as far as this rank knows: its own part, and on compute's
- * root that of a dedicated coordinator. Local. */
+/** The progress of the pending checkpoint known to this rank: its own part, and on compute's root
+ * that of a dedicated coordinator. Local. */
 bp_async_checkpoint_state report_written(trainer *self);
-/** A checkpoint is in place: log.txt says so now, the screen with the next line of a step. On the
- * coordinator. */
+/** Reports a published checkpoint: log.txt has it now, the screen with the next line of a step. On
+ * the coordinator. */
 void report_committed(trainer *self, int64_t step, bool best);
-/** A commit that no line on the screen has shown yet. Local. */
+/** Prints a commit that no line on the screen has shown yet. Local. */
 void report_last_commit(trainer *self);
 
-/** `seconds` since the last metrics line were not training. Local. */
+/** Excludes `seconds` since the last metrics line from training time. Local. */
 static inline void report_pause(trainer *self, double seconds)
 {
     self->reports.clock += seconds;

@@ -25,7 +25,7 @@ static void report_written_here(trainer *self, bool now)
     bp_mailbox_send(self->reports.box, 1, MAIL_WRITTEN, &state, sizeof state);
 }
 
-/* The counts of the ranks that compute. */
+/* The progress of the ranks that compute. */
 static progress progress_of(const trainer *self, const json_t *value)
 {
     const json_t *best = json_object_get(value, "best_valid_loss");

@@ -4,9 +4,9 @@
 
 #include "train/loop/trainer.h"
 
-/** Its loop, until report_end on compute's root: it writes lines, takes its part of checkpoints,
- * and passes on a stop request. Over world wherever the ranks that compute commit. Errors: those of
- * trainer_commit. */
+/** Its loop, until report_end on compute's root: writes lines, does its part of checkpoints, and
+ * forwards a stop request. Collective over world wherever the ranks that compute commit. Errors:
+ * those of trainer_commit. */
 bp_err report_serve(trainer *self);
 
 #endif

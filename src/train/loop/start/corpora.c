@@ -14,7 +14,7 @@
 
 #define BAG_DOCUMENTS 100 /* a warning below that */
 
-/* A tokenizer that is given goes with the corpus. */
+/* Checks that a given tokenizer matches the corpus. */
 static bp_err check_tokenizer(const corpus_facts *facts, const bp_tokenizer *tokenizer,
                               const char *path)
 {
@@ -181,7 +181,7 @@ static bp_err find_valid(corpus_facts *facts, const training_data *data, const b
     return check_valid_corpus(facts, data, bp_corpus_keys_of(config)->valid);
 }
 
-/* What the coordinator finds in the corpora, for all ranks. */
+/* Finds the facts of the corpora on the coordinator, and broadcasts them. */
 static bp_err find_facts(trainer *self)
 {
     const training_data *data = &self->data;

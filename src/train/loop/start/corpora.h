@@ -14,14 +14,14 @@
  *             corpus.weights; BP_ERR_FORMAT corpora or a tokenizer that do not fit together: the
  *             same on all ranks. */
 bp_err trainer_open_corpora(trainer *self);
-/** What is open of `data`, except for the loader. Local. */
+/** Closes what is open in `data`, except the loader. Local. */
 void trainer_close_corpora(trainer *self);
 
 /** corpus.weights. Local.
  *
  * Shapes:     (*weights)[bp_corpus_files(corpus)]; NULL: the key is not given.
  * Owns:       *weights is the caller's, bp_free().
- * Errors:     BP_ERR_CONFIG there are not as many as files. */
+ * Errors:     BP_ERR_CONFIG their number differs from the number of files. */
 bp_err bp_trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
 
 /** Does the training draw its documents? Local. */
@@ -29,7 +29,7 @@ static inline bool trainer_bags(const bp_config *config)
 {
     return strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
 }
-/** A bag is drawn from at least 2 documents; of few it varies little, which is warned of. Local.
+/** A bag needs at least 2 documents. Warns if there are few, since bags then vary little. Local.
  * Errors: BP_ERR_FORMAT. */
 bp_err bp_trainer_check_bag(const bp_corpus *corpus);
 

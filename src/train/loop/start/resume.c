@@ -47,7 +47,7 @@ static bp_err open_init(trainer *self, const char *init)
     return bp_agree(self->mesh->world, err);
 }
 
-/* What the model that it begins with knows of the beginning and the ends of texts. */
+/* Takes the tokens that begin and end texts from the model that training starts from. */
 static void keep_roles(corpus_facts *facts, const json_t *state, int64_t vocab_size)
 {
     bp_ends ends = {0};
@@ -99,7 +99,7 @@ bp_err trainer_find_shape(trainer *self)
     return err;
 }
 
-/* For checkpoints of versions that did not hold them, none are known, but right after a line. */
+/* Older checkpoints do not have them: then they are known only right after a metrics line. */
 static bp_err read_places(progress *p, const json_t *state, int64_t log_every, const char *where)
 {
     bp_err err;
@@ -201,7 +201,7 @@ bp_err trainer_find_source(trainer *self)
     return err;
 }
 
-/* A new head, or a pooler that pretraining had none of, keeps its initial values. */
+/* A new head, or a pooler that the pretrained model lacks, keeps its initial values. */
 static void name_new(const trainer *self, bp_load what)
 {
     const bp_network *network = bp_engine_network(self->engine);
@@ -224,8 +224,8 @@ static int64_t keep_known(const trainer *self, bp_slice *slices, int64_t count)
     return kept;
 }
 
-/* Weights, and the moments too unless only the model is wanted; what is in memory then is what was
- * saved, however it is split. */
+/* Loads weights, and also the moments unless only the model is wanted; the values are those saved,
+ * on any mesh. */
 static bp_err load_source(trainer *self)
 {
     bool adds = self->shape.adapter.kind != BP_ADAPTER_NONE || self->shape.states.count > 0,

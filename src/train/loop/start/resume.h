@@ -5,7 +5,7 @@
 
 #include "train/loop/trainer.h"
 
-/** `shape`, from the configuration, and from model.init, which is left open in start.source.
+/** Finds `shape` from the configuration, and from model.init, which stays open in start.source.
  * Collective over world. Errors: those of bp_checkpoint_open_any and bp_model_shape_read;
  * BP_ERR_FORMAT another tokenizer: the same on all ranks. */
 bp_err trainer_find_shape(trainer *self);
@@ -13,14 +13,14 @@ bp_err trainer_find_shape(trainer *self);
  * fills `progress`. Collective over world, with the run folder held. Errors: those of
  * bp_checkpoint_newest: the same on all ranks. */
 bp_err trainer_find_source(trainer *self);
-/** The run goes on with the stream that it began with: the state's bag has this program's version.
+/** Checks that the state's bag has this program's version, so that the run's stream is unchanged.
  * Local. Errors: BP_ERR_CONFIG. */
 bp_err trainer_check_bag_version(const trainer *self);
 /** Loads start.source, or draws initial values, and closes it. Collective over world. Errors: those
  * of bp_checkpoint_load and bp_checkpoint_check_digests, and of parts: the same on all ranks. */
 bp_err trainer_load(trainer *self);
-/** With adapter.alone: what is in the model that the adapter adapts is left out of checkpoints.
- * Local, with the engine there, before anything is loaded. */
+/** With adapter.alone: leaves the adapted model's parameters out of checkpoints. Local, after the
+ * engine is made, before anything is loaded. */
 void trainer_save_beside(trainer *self);
 
 #endif

@@ -68,7 +68,7 @@ void bp_trainer_may_change(const char *out[TRAINER_MAY_CHANGE],
         add_keys(out, &count, (*parts)->may_change);
 }
 
-/* A hash of the names of outcomes, in their order; "": there are none. */
+/* A hash of the names of outcomes, in their order; "" without outcomes. */
 static void hash_labels(const trainer *self, char hash[BP_SHA256_HEX])
 {
     char *text = self->outcome_names ? bp_json_line(self->outcome_names) : NULL;
