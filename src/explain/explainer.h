@@ -27,10 +27,9 @@ typedef struct explainer {
     char datastore_hash[BP_SHA256_HEX]; /* of explain.datastore; "" if there is none */
     char masks_hash[BP_SHA256_HEX];     /* of explain.masks; "" if there is none */
     char key[BP_SHA256_HEX];
-    explain_reading read; /* the current document */
-    float *log_p;         /* for some of its places, with explain.target = best */
-    int64_t
-        members; /* number of members of an ensemble, explained one after another; 0: one model */
+    explain_reading read;  /* the current document */
+    float *log_p;          /* for some of its places, with explain.target = best */
+    int64_t members;       /* of an ensemble, explained one after another; 0: one model */
     bp_ensemble_list list; /* of them, on the coordinator */
     float *results; /* [1 + members][floats] of the current document: the model's or the mean, then
                        the members'; then the weights of an example */

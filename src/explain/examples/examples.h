@@ -34,8 +34,7 @@ int64_t explain_weights_floats(const bp_explain_form *form);
 /** The parts of these floats. */
 typedef struct explain_weights {
     int64_t T, layers, heads, kept;
-    const float
-        *keys; /* [layers][heads][T][kept] places by descending weight, -1 if there are no more */
+    const float *keys;    /* [layers][heads][T][kept] places by descending weight, -1: no more */
     const float *weights; /* the same shape */
     const float *flow;    /* [T][T]; NULL if the document is too long for it */
 } explain_weights;

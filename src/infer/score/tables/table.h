@@ -32,9 +32,8 @@ typedef struct bp_score_table {
     const bp_token_statistics *statistics; /* borrowed */
     bp_fixed *nll;                         /* [documents] */
     int64_t *tokens;                       /* [documents]: scored tokens */
-    bool *has_zero; /* [documents]: a token has probability 0, which nll does not include */
-    bp_fixed
-        *sums; /* [documents][statistics - 1]: sums of the statistics after the log-probability */
+    bool *has_zero;        /* [documents]: a token has probability 0, which nll does not include */
+    bp_fixed *sums;        /* [documents][statistics - 1]: of the statistics after the first */
     bp_score_group *files; /* [files]: the documents of each */
     bp_score_column *columns;
     int64_t column_count;
