@@ -64,7 +64,7 @@ bool comparison_same_content(const comparison *c, int64_t in_a, int64_t in_b);
 bool comparison_same_id(const comparison *c, int64_t d);
 /** Do both sides have the same tokenizer and hashes of tokens? */
 bool comparison_has_hashes(const comparison *c);
-/** Is the group redundant: the only corpus, the same as all documents? */
+/** Is the group shown? Not if it is the only corpus, which has all documents. */
 bool comparison_is_shown(const comparison *c, const comparison_group *group);
 
 /** Check that the texts are the same, and choose the unit. The scores must be loaded.
