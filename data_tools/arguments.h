@@ -1,4 +1,4 @@
-/* Command lines of tools, by the rows that their help shows. */
+/* Command lines of tools, parsed by the rows of their help. */
 #ifndef BP_DATA_TOOLS_ARGUMENTS_H
 #define BP_DATA_TOOLS_ARGUMENTS_H
 
@@ -12,16 +12,16 @@ typedef struct tool_texts {
     int count;
 } tool_texts;
 
-/** Where the value of an option goes: one of the pointers, the others are NULL. */
+/** The destination of an option's value: one of the pointers; the others are NULL. */
 typedef struct tool_value {
     int key; /* of its row in tool->help.options; 0 ends a list */
     const char **text;
     tool_texts *texts; /* of an option that may be given several times */
     bool *flag;
-    int64_t *number, low, high; /* and what is taken */
+    int64_t *number, low, high; /* and the accepted values */
 } tool_value;
 
-/** What is not an option. */
+/** Arguments that are not options. */
 typedef struct tool_files {
     char **list;
     int count;
@@ -29,7 +29,7 @@ typedef struct tool_files {
 
 /** Parse argv, whose first word is the tool's name. Local.
  *
- * Owns:   *files and texts are of argv.
+ * Owns:   *files and texts point into argv.
  * Errors: BP_ERR_USAGE. */
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
                   char **argv);

@@ -70,7 +70,7 @@ static bp_err no_tool(const char *name)
                    name, bp_nearest_word(name, names));
 }
 
-/* What a command line asks for besides work. */
+/* Requests of a command line other than work. */
 typedef enum asked_for { ASKED_WORK, ASKED_HELP, ASKED_VERSION } asked_for;
 
 /* *tool is NULL where none is named, or none of that name is there (*name). */

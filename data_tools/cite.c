@@ -178,7 +178,7 @@ static int64_t prefix_of(const bp_model_info *info)
     return info->has_bos ? info->bos_id : info->eod_id;
 }
 
-/* Behind each token of the text, which its prefix precedes; a target begins with the token that its
+/* After each token of the text, preceded by its prefix; a target begins with the token that its
  * decoder begins with, and its source ends with the end of a document. */
 static bp_err find_following(citing *self, bool prefix)
 {
@@ -230,7 +230,7 @@ static void fill_masked(const citing *self, int64_t masked, int32_t *inputs, int
     inputs[masked + 1] = (int32_t)bp_tokenizer_role(self->tokenizer, BP_ROLE_MASK);
 }
 
-/* In the place of each token, which is masked. */
+/* At the place of each token, which is masked. */
 static bp_err find_masked(citing *self)
 {
     int64_t count = self->ids.count, length = count + 2, C = self->lm->info.states.columns;
@@ -441,7 +441,7 @@ static bp_err print_entries(const citing *self)
  * entry. */
 typedef struct citation {
     double share;
-    const bp_neighbour *nearest; /* NULL: it is cited by none */
+    const bp_neighbour *nearest; /* NULL if no token cites it */
 } citation;
 
 static int compare_citations(const void *a, const void *b)

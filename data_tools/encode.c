@@ -1,4 +1,4 @@
-/* bagpipe-data encode: the tokens of texts, a row each. */
+/* bagpipe-data encode: the tokens of texts, one per row. */
 #include "arguments.h"
 #include "base/buffer.h"
 #include "base/mem.h"
@@ -54,7 +54,7 @@ static bp_err put_text(encoding *self, const char *text, size_t bytes)
     return err;
 }
 
-/* A text a line. */
+/* One text per line. */
 static bp_err put_lines(encoding *self)
 {
     char *line = NULL;

@@ -1,4 +1,4 @@
-/* The command line of inspect, verify and table, and what they look at. */
+/* The command line of inspect, verify and table, and the kinds of their files. */
 #include "file_tool.h"
 
 #include "arguments.h"
@@ -73,7 +73,7 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
     return bp_agree(MPI_COMM_WORLD, err);
 }
 
-/* ---- what a path names ---- */
+/* ---- the kind of a path ---- */
 
 bool has_suffix(const char *name, const char *suffix)
 {

@@ -1,5 +1,5 @@
-/* What inspect, verify and table share: their command line, what kind of thing a path names, and
- * the datasets of an HDF5 file. */
+/* Shared by inspect, verify and table: the command line, the kind of a path, and the datasets of an
+ * HDF5 file. */
 #ifndef BP_DATA_TOOLS_FILE_TOOL_H
 #define BP_DATA_TOOLS_FILE_TOOL_H
 
@@ -15,15 +15,15 @@
 
 typedef struct file_options {
     int64_t head;           /* --head N; -1: all rows */
-    const char *tokenizer;  /* --tokenizer FILE; NULL: not given */
-    const char *form, *out; /* --form FORM, --out FILE; NULL: not given */
+    const char *tokenizer;  /* --tokenizer FILE; NULL if not given */
+    const char *form, *out; /* --form FORM, --out FILE; NULL if not given */
     const char *figure;     /* --figure NAME */
 } file_options;
 
 typedef struct file_tool {
     const bp_tool *tool; /* its options are rows of --head and --tokenizer, or NULL */
     bp_err (*run)(const char *path, const file_options *options);
-    /* all of them at once, where a folder is among them; NULL: one by one */
+    /* all of them at once, if one is a folder; NULL: one by one */
     bp_err (*run_folders)(char *const *paths, int count, const file_options *options);
     bp_err (*run_form)(char *const *paths, int count, const file_options *options); /* --form */
 } file_tool;
@@ -41,9 +41,8 @@ enum {
  * over MPI_COMM_WORLD. */
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv);
 
-/** The trainings among `folders` side by side as CSV, the best first.
- *  Errors: those of bp_history_read; a name that is not a training is an error if it is the only
- * one. */
+/** Print the trainings among `folders` side by side as CSV, the best first. Errors: those of
+ * bp_history_read; a name that is not a training is an error if it is the only one. */
 bp_err table_of_runs(char *const *folders, int count, const file_options *options);
 
 typedef enum path_kind {
@@ -55,8 +54,8 @@ typedef enum path_kind {
     PATH_FOLDER /* another folder: a run's */
 } path_kind;
 
-/** What a path names; `block` is filled for files of ours.
- *  Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
+/** The kind of a path; `block` is filled for files of ours. Errors: BP_ERR_INPUT, BP_ERR_DENIED;
+ * BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
 
 /** Does the name end with this, after at least one character? */
@@ -70,15 +69,15 @@ bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count);
  * that no terminal acts on them, except for those in `kept`. */
 void put_clean(const char *text, size_t limit, const char *kept);
 
-/** A path or name without control characters (bp_printable), to one of a few places of its own;
- * borrowed for a few more calls. */
+/** A path or name without control characters (bp_printable), in one of a few static buffers; valid
+ * for a few more calls. */
 const char *shown_path(const char *path);
 
 /** A field of CSV (RFC 4180). Line breaks are data in a quoted field; other control characters are
- * not let through. */
+ * removed. */
 void put_csv(FILE *out, const char *text, size_t limit);
 
-/** "1,340,447", to one of a few places of its own; borrowed for a few more calls. */
+/** "1,340,447", in one of a few static buffers; valid for a few more calls. */
 const char *grouped(int64_t value);
 
 #endif

@@ -68,7 +68,7 @@ static double count_of(int64_t count)
     return count >= 0 ? (double)count : NAN;
 }
 
-/* NaN: the document has none. */
+/* NaN if the document has none. */
 static double figure_of(const filter *self, int64_t d)
 {
     const score_folder *scores = &self->scores;
@@ -101,7 +101,7 @@ static bp_err check_figure(const char *by)
         by);
 }
 
-/* A decimal number up to `end`; false: it is not one. */
+/* A decimal number up to `end`; false if it is not one. */
 static bool read_percent(const char *text, const char *end, double *out)
 {
     char digits[32], *stop;

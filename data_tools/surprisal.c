@@ -1,4 +1,4 @@
-/* bagpipe-data surprisal: what each word of scored texts costs, a row a word. */
+/* bagpipe-data surprisal: the surprisal of each word of scored texts, one row per word. */
 #include "arguments.h"
 #include "base/files/fs.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* The tools of bagpipe-data: each is a file of its own with one entry. */
+/* The tools of bagpipe-data: each is one file with one entry point. */
 #ifndef BP_DATA_TOOLS_H
 #define BP_DATA_TOOLS_H
 
@@ -8,13 +8,13 @@
 typedef struct bp_tool {
     const char *name;
     bp_help help; /* of "bagpipe-data NAME"; printed without MPI */
-    /** argv[0] is the tool; there are arguments, and none asks for help. Collective over
+    /** argv[0] is the tool; there are arguments, and none requests help. Collective over
      * MPI_COMM_WORLD: the error is the same on all ranks. */
     bp_err (*run)(int argc, char **argv);
 } bp_tool;
 
 struct bp_tokenizer;
-/** Warn of what the files beside a tokenizer do not agree on; `where` names them. */
+/** Warn about disagreements between the files next to a tokenizer; `where` names them. */
 void tool_warn_of_roles(const struct bp_tokenizer *tokenizer, const char *where);
 
 extern const bp_tool bp_tool_tokenizer, bp_tool_corpus, bp_tool_inspect, bp_tool_verify,

@@ -176,7 +176,7 @@ static char *next_line(char **at)
     return line;
 }
 
-/* Words of a line, in place; one more than asked for where there are more. */
+/* Words of a line, in place; one more than requested if there are more. */
 static int cut(char *line, const char *by, char **words, int most)
 {
     char *state = NULL, *word = strtok_r(line, by, &state);

@@ -37,7 +37,7 @@ typedef struct arguments {
     int64_t status, most;           /* of requeue */
     const char *cause;              /* of requeue; "": it is not known */
     int64_t ranks, nodes;           /* of --plan; 0: not given */
-    const char *network, *schedule; /* files of --plan --ranks; NULL: not given */
+    const char *network, *schedule; /* files of --plan --ranks; NULL if not given */
 } arguments;
 
 static const bp_job *find_job(const char *name)
@@ -231,7 +231,7 @@ static bp_err read_config(bp_config **out, const arguments *args)
     return err;
 }
 
-/* What the job has no use for, and what it finds doubtful. */
+/* Warn about keys that the job does not use, and about doubtful settings. */
 static void warn(const bp_job *job, const bp_config *config)
 {
     int64_t at = 0;
@@ -357,7 +357,7 @@ static bp_err run_job(const arguments *args)
     return err;
 }
 
-/* What was asked for besides work: *word is what it is about, NULL: bagpipe itself. */
+/* Requests other than work: *word is the subject, NULL for bagpipe itself. */
 static bool asks_for_help(const char **word, int argc, char **argv)
 {
     bool help = argc > 1 && strcmp(argv[1], "help") == 0;
@@ -382,7 +382,7 @@ static void help_with(const arguments *args)
                             NULL);
 }
 
-/* The last "model.kind=..." of the command line; NULL: there is none. */
+/* The last "model.kind=..." of the command line; NULL if there is none. */
 static char *find_kind(int argc, char **argv)
 {
     for (int at = argc - 1; at > 0; at--)

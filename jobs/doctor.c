@@ -32,10 +32,10 @@
 typedef struct doctor {
     MPI_Comm world;
     bool json;
-    const char *target; /* RUN_FOLDER or CONFIG.ini; NULL: none */
+    const char *target; /* RUN_FOLDER or CONFIG.ini; NULL if there is none */
     char **keys;        /* section.key=value */
     int key_count;
-    bp_config *config; /* NULL: none was named */
+    bp_config *config; /* NULL if none was named */
     json_t *rows;      /* on rank 0; NULL elsewhere */
     int host_count;    /* on rank 0 */
 } doctor;
@@ -234,7 +234,7 @@ static bp_err check_bits(const doctor *self)
 
 /* ---- the run folder: rank 0's ---- */
 
-/* Parameters and moments in float32, which is all but a thousandth of a checkpoint. 0: not known.
+/* Parameters and moments in float32, which is all but a thousandth of a checkpoint. 0 if unknown.
  */
 static int64_t estimated_bytes(const doctor *self)
 {

@@ -1,4 +1,4 @@
-/* What bagpipe doctor says of a configuration. */
+/* bagpipe doctor's checks of a configuration. */
 #ifndef BP_JOBS_DOCTOR_CONFIG_H
 #define BP_JOBS_DOCTOR_CONFIG_H
 
@@ -12,12 +12,12 @@ typedef struct bp_doctor_config {
     char **keys;
     int key_count;
     int ranks;
-    const bp_option *const *tables; /* all keys that a configuration may have, NULL-ended */
+    const bp_option *const *tables; /* all keys of a configuration, NULL-ended */
 } bp_doctor_config;
 
-/** Can the job of this configuration start on this number of ranks? Rows for the job's own check
- * (the job is the one whose keys are given), the mesh, and the files that it names, which must be
- * there and may be read; none is opened. Local.
+/** Can the job of this configuration start on this number of ranks? Adds rows for the job's own
+ * check (the job whose keys are set), the mesh, and the files named, which must exist and be
+ * readable; none is opened. Local.
  *
  * read: the configuration, read without a job.
  * Errors: BP_ERR_CONFIG, BP_ERR_INPUT, BP_ERR_DENIED of the first row that fails; BP_ERR_SYSTEM. */

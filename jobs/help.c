@@ -205,7 +205,7 @@ static bool is_known(const char *name)
     return strncmp(name, "bagpipe-data ", strlen("bagpipe-data ")) == 0;
 }
 
-/* What a word that is not a job stands for; NULL: nothing that is known. */
+/* The meaning of a word that is not a job; NULL if unknown. */
 static const bp_job_word *find_word(const char *word)
 {
     for (const bp_job_word *row = bp_job_words; row->word; row++)

@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_REQUEUES "10" /* most restarts, unless --most says otherwise */
+#define BP_REQUEUES "10" /* default of --most: maximum of restarts */
 
 /** Decide (bp_restart_decide), and print "yes: " or "no: " with the reason. Local; no MPI.
  *
- * status: of the launcher, as a shell has it. most: restarts of the Slurm job after starts that
- * committed nothing. cause: why it has ended, as the batch script knows it; "": it does not.
+ * status: the launcher's exit status in the shell. most: maximum of restarts of the Slurm job after
+ * starts that committed nothing. cause: the reason for the end, from the batch script; "" if
+ * unknown.
  * Errors: those of bp_restart_decide. */
 bp_err bp_requeue(const char *job, const bp_config *config, int status, int64_t most,
                   const char *cause, bool *again);

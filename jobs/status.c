@@ -67,7 +67,7 @@ static bp_err print_lines(const json_t *status, bool first)
                : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
 }
 
-/* What was asked for, and what of it was found. */
+/* The requested runs, and those found. */
 typedef struct asked {
     bool json;
     int runs, missing; /* names; those that are not runs */

@@ -1,5 +1,5 @@
-/* One row a word. A row whose command is a job (or a command of bagpipe) that this version does not
- * have is passed by; of several rows of one word the first such one counts. */
+/* One row per word. A row whose command is a job (or a command of bagpipe) that this version does
+ * not have is passed by; of several rows of one word the first such one counts. */
 #include "words.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What a trained model says of itself: run.json, config.ini, metrics.jsonl, the manifest, corpora.
+/* The facts of a trained model: run.json, config.ini, metrics.jsonl, the manifest, corpora.
  */
 #include "card.h"
 
@@ -24,13 +24,13 @@
 
 typedef struct subject {
     card *card;
-    char *run;       /* the run that trained it; NULL: none is there */
+    char *run;       /* the run that trained it; NULL if there is none */
     json_t *record;  /* its run.json; NULL: likewise */
     run_pairs pairs; /* its config.ini */
     bp_history history;
     bool has_history;
     const json_t *state;         /* of the checkpoint, or of the first member's. Borrowed */
-    int64_t parameters, members; /* members: 0, it is no ensemble */
+    int64_t parameters, members; /* members: 0 if not an ensemble */
 } subject;
 
 /* ---- where it came from ---- */

@@ -76,7 +76,7 @@ static bp_err check_model(const card *self, const json_t *model, const char *key
 
 /* ---- tables ---- */
 
-/* What the front matter says of a corpus. */
+/* The front matter's entry for a corpus. */
 static void add_result(card *self, const char *task, const char *dataset, json_t *metrics)
 {
     if (json_array_size(metrics) > 0 && self->is_model)

@@ -1,4 +1,4 @@
-/* Which documents of scores are clean, by overlap.h5 (bagpipe-data overlap). */
+/* Marks the clean documents of scores, by overlap.h5 (bagpipe-data overlap). */
 #ifndef BP_DATA_TOOLS_CLEAN_PART_H
 #define BP_DATA_TOOLS_CLEAN_PART_H
 
@@ -7,10 +7,10 @@
 #define CLEAN_LABEL "overlap"
 
 /** Add the label CLEAN_LABEL, whose values are "clean", "overlapping" and "too_short" (no n-gram).
- * Documents are found by their order where all ids are equal, else by their ids.
+ * Documents are matched by order if all ids are equal, else by id.
  *
- * Errors: BP_ERR_FORMAT damaged, another kind of file, a document that it lacks, an id that is
- * there twice, or a label of that name; those of bp_user_block_verify. */
+ * Errors: BP_ERR_FORMAT damaged, another kind of file, a missing document, a duplicate id, or an
+ *         existing label of that name; those of bp_user_block_verify. */
 bp_err clean_part_add(score_folder *scores, const char *path);
 
 #endif

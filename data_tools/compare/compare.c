@@ -249,7 +249,7 @@ enum { FIGURES = 19 };
 typedef struct named_figure {
     const char *name;
     bool is_count;
-    double value; /* NaN: none */
+    double value; /* NaN if there is none */
 } named_figure;
 
 static double bits_per_byte(const comparison *c, const comparison_group *group, int which)

@@ -1,4 +1,4 @@
-/* What import and export share: their command line, checks of the output, progress. */
+/* Shared by import and export: the command line, checks of the output, progress. */
 #include "exchange.h"
 
 #include "arguments.h"

@@ -75,8 +75,8 @@ static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint
 /* ---- the tokenizer as other programs need it ---- */
 
 typedef struct written_tokenizer {
-    char *text;     /* of tokenizer.json; NULL: none */
-    json_t *config; /* of tokenizer_config.json; NULL: none */
+    char *text;     /* of tokenizer.json; NULL if there is none */
+    json_t *config; /* of tokenizer_config.json; NULL if there is none */
 } written_tokenizer;
 
 /* How this program framed the texts that the model was trained on; false: the model reads no framed

@@ -1,5 +1,5 @@
-/* What sentence-transformers reads beside a Hugging Face folder: the modules that follow the model,
- * the most tokens of a text, and a prompt. */
+/* The additional files of sentence-transformers in a Hugging Face folder: the modules that follow
+ * the model, the most tokens of a text, and a prompt. */
 #include "export_sentences.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What sentence-transformers saves beside a model. */
+/* The files that sentence-transformers saves next to a model. */
 #include "import_sentences.h"
 
 #include "base/buffer.h"

@@ -1,5 +1,5 @@
-/* Folders of sentence-transformers: a Hugging Face folder, and files that say how vectors of texts
- * are made of its states. */
+/* Folders of sentence-transformers: a Hugging Face folder, and files that define how vectors of
+ * texts are made from its states. */
 #ifndef BP_DATA_TOOLS_IMPORT_SENTENCES_H
 #define BP_DATA_TOOLS_IMPORT_SENTENCES_H
 
@@ -7,15 +7,15 @@
 #include "base/err.h"
 #include "text/tokenizer/tokenizer.h"
 
-/** What modules.json and the files that it names say, as "vectors" of a checkpoint's state: pool,
- * norm, context, and the text of a prompt as "prompt_text". *vectors NULL: the folder is not one of
- * theirs. *model: the folder of the model's own files (bp_free). Local. Errors: BP_ERR_FORMAT a
- * module or a value that changes vectors and that score.vectors lacks. */
+/** Read modules.json and the files that it names into "vectors" of a checkpoint's state: pool,
+ * norm, context, and the text of a prompt as "prompt_text". *vectors is NULL if the folder is not
+ * of sentence-transformers. *model: the folder of the model's own files (bp_free). Local. Errors:
+ * BP_ERR_FORMAT a module or a value that changes vectors and that score.vectors lacks. */
 bp_err import_sentences(json_t **vectors, char **model, const char *folder);
-/** Prompt's ids; and lowercasing that the tokenizer itself does not do is refused. `tokenizer`
- * NULL: there is none. Errors: BP_ERR_FORMAT, those of bp_encode. */
+/** Set the prompt's ids, and refuse lowercasing that the tokenizer itself does not do. `tokenizer`
+ * may be NULL. Errors: BP_ERR_FORMAT, those of bp_encode. */
 bp_err import_sentences_encode(json_t *vectors, const bp_tokenizer *tokenizer, const char *folder);
-/** One line on standard output: how vectors are made. */
+/** Print one line about how vectors are made. */
 void import_sentences_report(const json_t *vectors);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a model says of its training text: prompts cut from it and what follows them, canaries and
- * how exposed they are. The parts of bagpipe-data leakage. */
+/* The parts of bagpipe-data leakage: what a model reveals of its training text. Prompts cut from
+ * the text and their continuations; canaries and their exposure. */
 #ifndef BP_DATA_TOOLS_LEAKAGE_H
 #define BP_DATA_TOOLS_LEAKAGE_H
 
@@ -17,12 +17,12 @@ typedef struct leakage_arguments {
     int64_t continuation, count, references, seed;
 } leakage_arguments;
 
-/** Numbers of a list between commas, ascending: list[*count]. `option`: for messages. Errors:
- * BP_ERR_USAGE none, too many, one that is below 1 or beyond `most`, or not ascending. */
+/** Numbers of a comma-separated list, ascending: list[*count]. `option`: for messages. Errors:
+ * BP_ERR_USAGE none, too many, one below 1 or above `most`, or not ascending. */
 bp_err leakage_numbers(int64_t *list, int *count, const char *text, int64_t most,
                        const char *option);
 
-/** The actions. Collective over MPI_COMM_WORLD; what fails, fails on all ranks. */
+/** The actions. Collective over MPI_COMM_WORLD; errors are the same on all ranks. */
 bp_err leakage_canaries(const leakage_arguments *arguments);
 bp_err leakage_exposure(const leakage_arguments *arguments);
 bp_err leakage_prompts(const leakage_arguments *arguments);

@@ -176,7 +176,7 @@ static bool is_blank(bp_line line)
     return strspn(line.text, " \t") == line.bytes;
 }
 
-/* Lines from `count` on are blank. */
+/* Are all lines from `count` on blank? */
 static bool ends_at(const answer_file *file, int64_t count)
 {
     for (int64_t k = count; k < file->count; k++)

@@ -1,4 +1,4 @@
-/* Files of answers, a document a line. */
+/* Files of answers, one document per line. */
 #ifndef BP_DATA_TOOLS_METRICS_FILES_H
 #define BP_DATA_TOOLS_METRICS_FILES_H
 
@@ -11,36 +11,36 @@
 
 typedef struct answer_file {
     const char *path; /* borrowed */
-    char *text;       /* lines end with a zero byte in it */
+    char *text;       /* each line ends with a zero byte */
     bp_line *lines;   /* [count] */
     int64_t count;
-    int64_t *numbers; /* [count] where the lines are in the file, from 1; only for words */
-    double *certainty[ANSWER_ORDERS]; /* [count] of texts that generate wrote: log-probability, and
-                                         less mutual information, a token; NULL: unknown */
+    int64_t *numbers;                 /* [count] line numbers in the file, from 1; only for words */
+    double *certainty[ANSWER_ORDERS]; /* [count] for texts written by generate: log-probability, and
+                                         minus mutual information, per token; NULL if unknown */
 } answer_file;
 
-/** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended. `texts`: U+0000
- * are allowed in them.
+/** The lines of a file: "\n" or "\r\n" ends one; the last may be unterminated. `texts`: U+0000 is
+ * allowed in them.
  *
- * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT there is none, or one is not valid UTF-8;
- * clear after an error too. */
+ * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT no lines, or one that is not valid UTF-8;
+ *             clear after an error too. */
 bp_err answer_file_read(answer_file *file, const char *path, bool texts);
 void answer_file_clear(answer_file *file);
-/** Blank lines that only one of the files has at its end are left out. Errors: BP_ERR_FORMAT
- * another number of lines. */
+/** Remove blank lines that only one of the files has at its end. Errors: BP_ERR_FORMAT the numbers
+ * of lines differ. */
 bp_err answer_files_match(answer_file *one, answer_file *other);
-/** Of CoNLL's columns: keep words, and one empty line between sentences; comments and marks of
- * documents (text/documents/conll.h) are left out, as blank lines are at both ends. */
+/** Keep the words of CoNLL's columns, and one empty line between sentences. Removes comments, marks
+ * of documents (text/documents/conll.h), and blank lines at both ends. */
 void answer_file_keep_words(answer_file *file);
 
 /** Codes of labels: [count] of each file, bp_free(). Errors: BP_ERR_FORMAT an empty line. */
 bp_err read_classes(bp_class_answers *out, int32_t **codes, const answer_file *reference,
                     const answer_file *hypothesis);
-/** A finite number a line: *out [count], bp_free(). Errors: BP_ERR_FORMAT another line. */
+/** One finite number per line: *out [count], bp_free(). Errors: BP_ERR_FORMAT another line. */
 bp_err read_numbers(double **out, const answer_file *file);
-/** Entities of sentences: a token a line, whose last word is its tag, and an empty line between
- * sentences. *counts [out->documents], bp_free(). Errors: BP_ERR_FORMAT sentences end otherwise, a
- * token differs, or no tag is B-, I-, E- or S-. */
+/** Entities of sentences: one token per line, whose last word is its tag, and an empty line between
+ * sentences. *counts [out->documents], bp_free(). Errors: BP_ERR_FORMAT sentences end at different
+ * lines, a token differs, or no tag is B-, I-, E- or S-. */
 bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_file *reference,
                  const answer_file *hypothesis);
 

@@ -1,4 +1,4 @@
-/* What a model says of files of texts: states for BERTScore, and log-probabilities. */
+/* A model's outputs for files of texts: states for BERTScore, and log-probabilities. */
 #ifndef BP_DATA_TOOLS_METRICS_MODEL_H
 #define BP_DATA_TOOLS_METRICS_MODEL_H
 
@@ -16,17 +16,17 @@ typedef struct metrics_model_spec {
 } metrics_model_spec;
 
 /** On one rank, local. Owns: *out is the caller's, metrics_model_free(). Errors: BP_ERR_CONFIG a
- * model that gives no probabilities of texts, or has no tokenizer;
- * BP_ERR_FORMAT a tokenizer that is not its own; those of bp_model_open. */
+ * model without probabilities of texts, or without a tokenizer; BP_ERR_FORMAT a tokenizer that is
+ * not its own; those of bp_model_open. */
 bp_err metrics_model_open(metrics_model **out, const metrics_model_spec *spec);
 void metrics_model_free(metrics_model **self);
 /** {"kind", "step", "digest"}. New reference. */
 json_t *metrics_model_json(const metrics_model *self);
 
-/** Answers of bp_metric_perplexity. Errors: those of bp_texts_score. */
+/** The inputs of bp_metric_perplexity. Errors: those of bp_texts_score. */
 bp_err metrics_model_perplexity(bp_text_answers *out, metrics_model *self,
                                 const answer_file *hypothesis);
-/** Answers of bp_metric_bertscore. Errors: those of bp_texts_columns and bp_texts_states. */
+/** The inputs of bp_metric_bertscore. Errors: those of bp_texts_columns and bp_texts_states. */
 bp_err metrics_model_bertscore(bp_text_answers *out, metrics_model *self,
                                const answer_file *hypothesis, const answer_file *references,
                                int count);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/** A line a figure of "figures" of `root`, with its interval; of two systems also what is in
+/** Print one line per figure of "figures" of `root`, with its interval; for two systems also
  * "against" and "difference". */
 void metrics_print(FILE *out, const json_t *root, const bp_metric *metric);
 

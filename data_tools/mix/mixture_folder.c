@@ -14,7 +14,7 @@
 #define VERSION    1
 #define BLOCK_ROWS 65536
 
-/* What came of it: a value an entry, and sums a document. */
+/* The results: one value per entry, and sums per document. */
 typedef struct results {
     const mixture *mix;
     float *logprob;         /* [entries] */

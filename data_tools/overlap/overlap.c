@@ -129,7 +129,7 @@ static bp_err take_formats(const overlap_arguments *arguments, overlap *self)
     return err;
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 typedef struct shown_document {
     double share;

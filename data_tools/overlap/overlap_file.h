@@ -1,12 +1,12 @@
-/* overlap.h5, and what is read of it again. */
+/* overlap.h5, and reading its figures. */
 #ifndef BP_DATA_TOOLS_OVERLAP_FILE_H
 #define BP_DATA_TOOLS_OVERLAP_FILE_H
 
 #include "overlap_run.h"
 
-/** Written whole or not at all. Errors: those of bp_h5_draft_begin and bp_h5_draft_commit. */
+/** Writes the complete file or none. Errors: those of bp_h5_draft_begin and bp_h5_draft_commit. */
 bp_err overlap_save(const overlap *self, const char *path);
-/** The same as JSON: figures of all, and the documents that are not clean. */
+/** The same as JSON: figures of all documents, and the documents that are not clean. */
 bp_err overlap_save_json(const overlap *self, const char *path);
 
 /** Figures of all documents. */

@@ -1,5 +1,5 @@
-/* Which n-grams of test texts are in training texts: every rank has the table of the test's, and
- * reads its share of the training's. */
+/* Finds n-grams of test texts in training texts. Every rank has the table of the test's n-grams,
+ * and reads its share of the training texts. */
 #ifndef BP_DATA_TOOLS_OVERLAP_RUN_H
 #define BP_DATA_TOOLS_OVERLAP_RUN_H
 
@@ -8,12 +8,12 @@
 
 #include <mpi.h>
 
-#define OVERLAP_PLACES 16 /* training documents that are kept of a test document */
+#define OVERLAP_PLACES 16 /* training documents kept per test document */
 
-/** A training document with n-grams of a test document of which it is the first. */
+/** A training document that is the first with some n-grams of a test document. */
 typedef struct overlap_place {
     int64_t document; /* of the training texts */
-    int64_t grams;    /* places of the test document */
+    int64_t grams;    /* number of places of the test document */
     char *id;         /* only on rank 0; owned */
 } overlap_place;
 
@@ -28,20 +28,20 @@ typedef struct overlap {
     document_texts train, test;
     int words;
     int64_t memory_bytes; /* of the table of a rank */
-    /* What came of it: complete on rank 0. */
+    /* The results, complete on rank 0. */
     int64_t *train_first, *test_first; /* [path_count + 1] */
     overlap_document *documents;       /* [document_count], of the test */
     int64_t document_count, document_capacity;
     bp_buffer ids; /* of the test's documents, each ended by a zero byte */
     int64_t grams; /* of the test */
-    int parts;     /* how often the training texts were read */
+    int parts;     /* number of passes over the training texts */
 } overlap;
 
-/** Collective: over `comm`; equal arguments on all ranks, which all can read the texts.
+/** Collective: over `comm`; equal arguments on all ranks, all of which can read the texts.
  * Owns:       overlap_clear(), after an error too.
- * Errors:     those of document_texts_read; BP_ERR_USAGE standard input would be read several
- * times; BP_ERR_FORMAT a file changed between two readings; BP_ERR_SYSTEM memory: the same on all
- * ranks.
+ * Errors:     those of document_texts_read; BP_ERR_USAGE standard input would have to be read
+ *             several times; BP_ERR_FORMAT a file changed between two readings; BP_ERR_SYSTEM
+ *             memory: the same on all ranks.
  */
 bp_err overlap_run(overlap *self, MPI_Comm comm);
 void overlap_clear(overlap *self);

@@ -104,7 +104,7 @@ static char *files_shown(const pii *self)
     return bp_buffer_take(&out);
 }
 
-/* What a card says. */
+/* The contents of a card. */
 static void add_statements(const pii *self, const tally *kinds, json_t *out)
 {
     json_t *list = json_array();

@@ -429,7 +429,7 @@ static bool are_coordinates(const char *text, size_t bytes)
     return strcmp(separators, ".-.") == 0;
 }
 
-/* Country codes 1 and 7 have ten digits behind them, North America's from 2 to 9 on. */
+/* Country codes 1 and 7 are followed by ten digits, North America's from 2 to 9 on. */
 static bool is_whole(const digit_groups *g, const char *text)
 {
     size_t next = 1;

@@ -39,7 +39,7 @@ static bool counts(char c)
     return is_alphanumeric(c) || c == '@';
 }
 
-/* A full-width digit or letter is before or behind the form at `at`. */
+/* A full-width digit or letter is before or after the form at `at`. */
 static bool has_neighbour(const char *text, size_t bytes, size_t at)
 {
     return (at >= WIDE_BYTES &&

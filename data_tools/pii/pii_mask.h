@@ -4,31 +4,31 @@
 
 #include "pii_scan.h"
 
-/** A text with full-width digits, letters and signs of them (U+FF01 to U+FF5E, U+3000) as ASCII.
- * Signs but the @ count only beside a digit or a letter that is full-width too. */
+/** A text with its full-width digits, letters and signs (U+FF01 to U+FF5E, U+3000) as ASCII. A sign
+ * other than @ is converted only next to a full-width digit or letter. */
 typedef struct pii_folded {
-    const char *text; /* [bytes]: the text itself where it has none of them */
+    const char *text; /* [bytes]: the text itself if it has none of them */
     size_t bytes;
-    size_t *at;   /* [bytes + 1]: where a byte was; NULL: where it is */
-    char *folded; /* its own copy; NULL: none */
+    size_t *at;   /* [bytes + 1]: the original place of a byte; NULL if unchanged */
+    char *folded; /* owned copy; NULL if there is none */
 } pii_folded;
 
 /** Owns: pii_folded_clear(); `text` is borrowed until then. */
 void pii_fold(pii_folded *out, const char *text, size_t bytes);
 void pii_folded_clear(pii_folded *folded);
-/** Where byte k of the folded text was. */
+/** The original place of byte k of the folded text. */
 static inline size_t pii_unfolded(const pii_folded *folded, size_t k)
 {
     return folded->at ? folded->at[k] : k;
 }
-/** The first byte of it that was at `at` or behind. */
+/** The first byte of the folded text whose original place is `at` or later. */
 size_t pii_folded_at(const pii_folded *folded, size_t at);
 
 /** The shape of text[bytes]: letters as x, digits as 9, cut with "..." to fit. */
 void pii_shape(char *shape, size_t capacity, const char *text, size_t bytes);
 
-/** A name or an id with all that the rules find in it as its shape. Of a name of a file the last
- * extensions count, too, as what is behind a find. Free with bp_free(). */
+/** A name or an id, with everything that the rules find in it replaced by its shape. In a file
+ * name, a find may also be followed by the last extensions. Free with bp_free(). */
 char *pii_masked(const char *text, uint64_t countries);
 
 #endif

@@ -116,7 +116,7 @@ static bool are_groups(const int *sizes, int count)
     return count >= 4 && sizes[count - 1] <= 4;
 }
 
-/* The end of the longest number of an issuer that begins at text[at]; 0: none does. */
+/* The end of the longest number of an issuer that begins at text[at]; 0 if none does. */
 static size_t issued_end(const char *text, size_t bytes, size_t at, bool *fours)
 {
     char digits[20], separator = '\0';
@@ -145,7 +145,7 @@ static size_t issued_end(const char *text, size_t bytes, size_t at, bool *fours)
     return best;
 }
 
-/* Groups of four digits behind a number's end. */
+/* Groups of four digits after a number's end. */
 static int fours_behind(const char *text, size_t bytes, size_t end)
 {
     int count = 0;
@@ -160,7 +160,7 @@ static int fours_behind(const char *text, size_t bytes, size_t end)
     return count;
 }
 
-/* Behind it may be another number, a year or a code; more groups of four are a table. */
+/* After it there may be another number, a year or a code; more groups of four are a table. */
 size_t pii_card(const char *text, size_t bytes, size_t at)
 {
     bool fours = false, other;

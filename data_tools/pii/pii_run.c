@@ -76,7 +76,7 @@ static void scan(scanning *s, const document_piece *piece, const char *text, siz
     pii_folded_clear(&folded);
 }
 
-/* Where a block ends: what is behind is decided with the next piece. */
+/* The end of a block: the bytes after it are decided with the next piece. */
 static size_t block_end(const char *text, size_t bytes, size_t least)
 {
     size_t limit = bytes > REACH ? bytes - REACH : 0, end = limit;

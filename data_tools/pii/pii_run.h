@@ -11,7 +11,7 @@
 
 #define PII_SHAPE_BYTES 44
 
-/** What was found, without its text. */
+/** A find, without its text. */
 typedef struct pii_row {
     int64_t document, start, end; /* bytes of the document's text */
     int32_t file;
@@ -22,13 +22,13 @@ typedef struct pii_row {
 
 /** A document in which something was found. */
 typedef struct pii_document {
-    int64_t document, id_at; /* of its id in pii.ids */
+    int64_t document, id_at; /* offset of its id in pii.ids */
 } pii_document;
 
 typedef struct pii {
     document_texts texts;
     uint64_t countries; /* as in pii_scan */
-    /* What came of it: complete on rank 0. */
+    /* The results, complete on rank 0. */
     int64_t documents, bytes;
     pii_row *rows; /* [row_count], ascending by document and start */
     int64_t row_count, row_capacity;
@@ -37,8 +37,8 @@ typedef struct pii {
     bp_buffer ids; /* each ended by a zero byte */
 } pii;
 
-/** Collective: over `comm`; equal arguments on all ranks, which all can read the texts. What is
- * found does not depend on their number.
+/** Collective: over `comm`; equal arguments on all ranks, all of which can read the texts. The
+ * finds do not depend on the number of ranks.
  * Owns:       pii_clear(), after an error too.
  * Errors:     those of document_texts_read: the same on all ranks. */
 bp_err pii_run(pii *self, MPI_Comm comm);

@@ -21,20 +21,20 @@ typedef enum pii_kind {
 /** "email", "phone" and so on. */
 const char *pii_kind_name(pii_kind kind);
 
-/** No find begins or ends, and nothing about it is decided, farther than this from the byte that
- * made it a candidate. */
+/** Upper bound of the distance of the bytes of a find, and of all bytes that decide it, from the
+ * byte that made it a candidate. */
 #define PII_REACH 512
 
-/** What is at bytes [start, end) of a text. */
+/** A find at bytes [start, end) of a text. */
 typedef struct pii_find {
     size_t start, end;
     pii_kind kind;
-    int country;   /* of national numbers, of pii_countries; else -1 */
-    bool reserved; /* nobody's: an address that RFC 2606, 5735, 6890 and the like set apart */
+    int country;   /* for national numbers, an index of pii_countries; else -1 */
+    bool reserved; /* an address that RFC 2606, 5735, 6890 and the like reserve */
 } pii_find;
 
-/** A scan of text[bytes), which goes on where it was. Lines are scanned one by one: what is found
- * in one does not depend on those around it. */
+/** The state of a scan of text[bytes). Lines are scanned one by one: the finds of a line do not
+ * depend on other lines. */
 typedef struct pii_scan {
     const char *text;
     size_t bytes, at, end; /* candidates are those in [at, end) */
@@ -42,7 +42,7 @@ typedef struct pii_scan {
     uint64_t countries; /* bit k: national numbers of country k, and its forms of phone numbers */
 } pii_scan;
 
-/** The next find, in ascending order without overlaps; false: there is none. */
+/** The next find, in ascending order without overlaps; false if there is none. */
 bool pii_scan_next(pii_scan *scan, pii_find *find);
 
 #endif

@@ -11,8 +11,8 @@ typedef struct question_list {
     int64_t count, capacity;
 } question_list;
 
-/** Append the questions of a file: JSON Lines, CSV where the task has columns; plain, gzip, zstd or
- * standard input. X.jsonl takes its labels from X-labels.lst, where that is there. `part`: as of
+/** Append the questions of a file: JSON Lines, or CSV if the task has columns; plain, gzip, zstd or
+ * standard input. X.jsonl takes its labels from X-labels.lst, if that exists. `part`: as for
  * question_make.
  *
  * Owns:   question_list_clear, after an error too.

@@ -1,4 +1,4 @@
-/* The groups of documents that scores are reported by: all, a corpus, a value of a label. */
+/* The groups of documents for which scores are reported: all, a corpus, a value of a label. */
 #ifndef BP_DATA_TOOLS_SCORE_GROUPS_H
 #define BP_DATA_TOOLS_SCORE_GROUPS_H
 
@@ -8,7 +8,8 @@ typedef enum score_scope { SCOPE_ALL, SCOPE_CORPUS, SCOPE_LABEL } score_scope;
 
 typedef struct score_group {
     score_scope scope;
-    const char *name, *value; /* of the corpus; of the label and its value; NULL: none; borrowed */
+    const char *name,
+        *value; /* of the corpus; of the label and its value; NULL if there is none; borrowed */
     const int64_t *documents; /* [count], ascending */
     int64_t count;
 } score_group;
@@ -17,7 +18,7 @@ typedef struct score_group {
 const char *score_scope_name(score_scope scope);
 
 /** Call `each` for all groups in this order, until one fails; its error is the result. The group is
- * there only during the call. */
+ * valid only during the call. */
 bp_err score_groups_each(const score_folder *scores,
                          bp_err (*each)(void *self, const score_group *group), void *self);
 

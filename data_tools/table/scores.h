@@ -1,4 +1,4 @@
-/* What `bagpipe score` left, read back: summary.json and documents.h5. */
+/* Reads the results of `bagpipe score`: summary.json and documents.h5. */
 #ifndef BP_DATA_TOOLS_SCORES_H
 #define BP_DATA_TOOLS_SCORES_H
 
@@ -21,34 +21,32 @@ typedef struct score_folder {
     char *summary_path, *documents_path;
     json_t *summary;
     int64_t corpora, documents;
-    const char **corpus_names;       /* [corpora]; borrowed of the summary */
-    int64_t *corpus_start;           /* [corpora + 1] documents */
-    double *nll;                     /* [documents]; 0 where nothing was scored, infinite where a
-                                        token has probability 0 */
-    int64_t *tokens, *bytes, *words; /* [documents]; bytes and words -1: unknown */
-    uint64_t *token_hash;            /* [documents]; NULL: unknown, written by an older version */
-    char *ids;                       /* [documents][id_width], ended by a zero byte */
+    const char **corpus_names; /* [corpora]; borrowed from the summary */
+    int64_t *corpus_start;     /* [corpora + 1] documents */
+    double *nll; /* [documents]; 0 if nothing was scored, infinite if a token has probability 0 */
+    int64_t *tokens, *bytes, *words; /* [documents]; bytes and words are -1 if unknown */
+    uint64_t *token_hash; /* [documents]; NULL if unknown (written by an older version) */
+    char *ids;            /* [documents][id_width], ended by a zero byte */
     size_t id_width;
     score_label *labels;
     int64_t label_count;
 } score_folder;
 
-/** Read a score folder; every byte of documents.h5 is checked before HDF5 sees it. Clear after an
+/** Read a score folder; every byte of documents.h5 is checked before HDF5 opens it. Clear after an
  * error too.
  *
- * Errors:     BP_ERR_INPUT there are no scores, BP_ERR_DENIED; BP_ERR_FORMAT damaged, of a newer
- * version, or summary.json and documents.h5 are not of one run; BP_ERR_SYSTEM memory. */
+ * Errors:     BP_ERR_INPUT no scores, BP_ERR_DENIED; BP_ERR_FORMAT damaged, of a newer version, or
+ *             summary.json and documents.h5 are not of one run; BP_ERR_SYSTEM memory. */
 bp_err score_folder_load(score_folder *scores, const char *given);
 void score_folder_clear(score_folder *scores);
 /** Errors: BP_ERR_FORMAT a document has a token of probability 0, and so no perplexity. */
 bp_err score_folder_check_zeros(const score_folder *scores);
 
-/** The label of this name; NULL: none. */
+/** The label of this name; NULL if there is none. */
 const score_label *score_folder_label(const score_folder *scores, const char *name);
 
-/** The tokenizer.json that a file of scored tokens keeps; *out is NULL where it keeps none. Owns:
- * *out is the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of
- * bp_tokenizer_parse. */
+/** Load the tokenizer.json in a file of scored tokens; *out is NULL if it has none. Owns: *out is
+ * the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of bp_tokenizer_parse. */
 bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5);
 
 #endif

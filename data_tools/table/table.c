@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- corpora: a row a document ---- */
+/* ---- corpora: one row per document ---- */
 
 typedef struct corpus_columns {
     const int64_t *start, *bytes, *words, *words_split, *segments, *segment_start;

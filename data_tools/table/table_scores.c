@@ -196,7 +196,7 @@ static bp_err add_model(score_table *table, const char *folder)
     return err;
 }
 
-/* ---- CSV: a row a model and group ---- */
+/* ---- CSV: one row per model and group ---- */
 
 static void put_real(FILE *out, double value)
 {
@@ -231,7 +231,7 @@ static void put_rows(FILE *out, const score_table *table)
     }
 }
 
-/* ---- to read: a row a group, a column a model ---- */
+/* ---- to read: one row per group, one column per model ---- */
 
 typedef struct form {
     const char *name, *ending, *before, *between, *after, *escaped, *dash, *to;

@@ -4,7 +4,7 @@
 
 #include "file_tool.h"
 
-/** Is it the run folder of a score job, or the folder score in it? */
+/** Is it the run folder of a score job, or its score/ folder? */
 bool table_is_of_scores(const char *folder);
 
 /** Print the figures of each model on each corpus and label value, with 95 % intervals.

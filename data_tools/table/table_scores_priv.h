@@ -1,4 +1,4 @@
-/* Inside of table_scores.c and table_plot.c. */
+/* Shared by table_scores.c and table_plot.c. */
 #ifndef TABLE_SCORES_PRIV_H
 #define TABLE_SCORES_PRIV_H
 
@@ -10,14 +10,14 @@ enum { PERPLEXITY, BITS_PER_BYTE, WORD_PERPLEXITY, SCORE_FIGURES };
 extern const char *const score_figure_names[SCORE_FIGURES];
 
 typedef struct score_figure {
-    double value; /* NaN: not defined */
+    double value; /* NaN if not defined */
     bp_interval interval;
 } score_figure;
 
 /* A model on a group of documents. */
 typedef struct score_cell {
     score_scope scope;
-    char *name, *value; /* NULL: none */
+    char *name, *value; /* NULL if there is none */
     int64_t model, documents, tokens;
     score_figure figures[SCORE_FIGURES];
 } score_cell;
@@ -30,16 +30,16 @@ typedef struct score_table {
     int64_t cell_count;
 } score_table;
 
-/** The end of the path of a model, unless two have one: then the path. */
+/** The last part of a model's path, or the whole path if two models share that part. */
 const char *score_table_short_name(const score_table *table, int64_t model);
-/** Of another model on the same group; NULL: there is none. */
+/** The cell of another model on the same group; NULL if there is none. */
 const score_cell *score_table_find(const score_table *table, const score_cell *like, int64_t model);
-/** No model before the cell's has its group. */
+/** Is the cell's model the first one with its group? */
 bool score_table_is_first(const score_table *table, const score_cell *cell);
 /** The group's name in words. bp_free(). */
 char *score_table_spell_group(const score_cell *cell);
 /** table_plot.c: draw a figure into `path` (.svg, .png).
- * Errors: BP_ERR_FORMAT no cell has it; BP_ERR_SYSTEM without gnuplot; BP_ERR_IO. */
+ * Errors: BP_ERR_FORMAT no cell has it; BP_ERR_SYSTEM gnuplot is missing; BP_ERR_IO. */
 bp_err score_table_draw(const score_table *table, int figure, const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Words of scored documents, as they are in the text: the pieces of each are joined, and their
+/* Words of scored documents, as in the text: the pieces of each word are joined, and their
  * log-probabilities added. */
 #ifndef BP_DATA_TOOLS_WORDS_H
 #define BP_DATA_TOOLS_WORDS_H
@@ -14,10 +14,9 @@
 typedef struct scored_word {
     size_t at, bytes; /* in scored_words.text */
     int64_t pieces;   /* tokens */
-    double logprob;   /* NaN: a piece was not scored; 0 pieces: it is a part of the word before */
-    double ends;      /* log P(a word begins after it) - log P(one begins where it does); NaN: not
-                         known */
-    int64_t sentence; /* from 1; the next one follows a word that ends with . ! ? or the like */
+    double logprob;   /* NaN if a piece was not scored; 0 pieces: part of the preceding word */
+    double ends;      /* log P(a word begins after it) - log P(one begins where it does), or NaN */
+    int64_t sentence; /* from 1; a sentence ends with a word that ends with . ! ? or the like */
     int64_t characters;
 } scored_word;
 
@@ -26,14 +25,14 @@ typedef struct scored_words {
     bp_h5 *h5;
     bp_tokenizer *tokenizer;
     bool *continues, *special; /* [vocabulary] */
-    bool boundaries;           /* the file has what `ends` is made of */
+    bool boundaries;           /* the file has the data for `ends` */
     int64_t documents;
     int64_t *start; /* [documents + 1] */
-    char *ids;      /* [documents][id_bytes], not ended by a zero byte */
+    char *ids;      /* [documents][id_bytes], without a terminating zero */
     size_t id_bytes;
 
-    bp_buffer text; /* of the document at hand */
-    int64_t *owner; /* [text bytes]: which of its tokens a byte is of; -1: it parts two words */
+    bp_buffer text; /* of the current document */
+    int64_t *owner; /* [text bytes]: the token of a byte; -1 if the byte separates two words */
     int64_t owner_capacity, owned;
     scored_word *words;
     int64_t word_count, word_capacity;
@@ -41,8 +40,8 @@ typedef struct scored_words {
 
 /** Open score/tokens.h5 of a run folder; every byte is checked first. Clear after an error too.
  *
- * Errors:     BP_ERR_INPUT there are no scores of tokens; BP_ERR_FORMAT damaged, of an older
- *             version, or without a tokenizer. */
+ * Errors:     BP_ERR_INPUT no scores of tokens; BP_ERR_FORMAT damaged, of an older version, or
+ *             without a tokenizer. */
 bp_err scored_words_open(scored_words *words, const char *folder);
 void scored_words_clear(scored_words *words);
 

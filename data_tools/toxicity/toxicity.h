@@ -1,5 +1,5 @@
-/* The parts of bagpipe-data toxicity: texts by word lists, and samples of generate by word lists
- * and a classifier. */
+/* The parts of bagpipe-data toxicity: word lists for texts, and word lists and a classifier for
+ * samples of generate. */
 #ifndef BP_DATA_TOOLS_TOXICITY_H
 #define BP_DATA_TOOLS_TOXICITY_H
 
@@ -11,13 +11,13 @@
 
 #include <mpi.h>
 
-#define TOXIC 0.5 /* from this probability on */
+#define TOXIC 0.5 /* toxic from this probability on */
 
 typedef struct toxicity {
     document_texts texts;
     tool_texts runs, words;
-    const char *model, *class_name; /* NULL: none; the class that begins with "toxic" */
-    const char *prompts, *group;    /* a file of prompts, and its field that names groups */
+    const char *model, *class_name; /* NULL: no model; the class that begins with "toxic" */
+    const char *prompts, *group;    /* a file of prompts, and its field with groups */
     const char *out;
     bool show_words;
     word_lists lists;
@@ -31,12 +31,12 @@ bp_err toxicity_texts(toxicity *self, MPI_Comm comm);
  * bp_classifier_open; BP_ERR_CONFIG a model without such a class. */
 bp_err toxicity_runs(toxicity *self, MPI_Comm comm);
 
-/** [{"word", "list", "occurrences", "texts"}] of entries that were found, the most texts first. New
+/** [{"word", "list", "occurrences", "texts"}] of entries found, the most texts first. New
  * reference. */
 json_t *toxicity_words_json(const toxicity *self);
 
-/** p[count]: the probability of the class for each text, 0 of one without a token. All ranks get
- * all. Collective over `comm`; the same values at any number of ranks. */
+/** p[count]: the probability of the class for each text, 0 for a text without tokens. All ranks get
+ * all values. Collective over `comm`; the same values at any number of ranks. */
 typedef struct toxicity_model toxicity_model;
 bp_err toxicity_model_open(toxicity_model **out, const toxicity *self);
 void toxicity_model_free(toxicity_model **model);

@@ -21,7 +21,7 @@ enum { GROUP_ALL, GROUP_TOXIC, GROUP_NOT_TOXIC, GROUPS };
 
 typedef struct runs {
     toxicity *self;
-    toxicity_model *model; /* NULL: word lists alone */
+    toxicity_model *model; /* NULL: only word lists */
     bp_strmap groups;      /* values of the field, in the order of the file */
     int64_t *group;        /* [group_count]: of each prompt, -1: none; NULL: none is asked for */
     int64_t group_count, group_capacity;

@@ -1,4 +1,4 @@
-/* Lists of words that a user names, and which of them are in a text. Local: no MPI. */
+/* Lists of words given by the user, and a search for them in texts. Local: no MPI. */
 #ifndef BP_DATA_TOOLS_WORD_LISTS_H
 #define BP_DATA_TOOLS_WORD_LISTS_H
 
@@ -12,13 +12,13 @@
 #define WORD_LISTS_MOST   16
 #define WORD_LISTS_PHRASE 8 /* words of an entry */
 
-/** A word, or several in a row. Counts are of the texts so far. */
+/** A word, or several consecutive words. Counts are over the texts so far. */
 typedef struct word_entry {
     char *shown; /* as in its file */
     int list;
     int64_t occurrences, texts;
-    int64_t last_text; /* the one that was counted last, + 1 */
-    int64_t next;      /* the same of another list, + 1; 0: none has it */
+    int64_t last_text; /* the text counted last, + 1 */
+    int64_t next;      /* the same entry in another list, + 1; 0 if there is none */
 } word_entry;
 
 typedef struct word_lists {
@@ -33,19 +33,19 @@ typedef struct word_lists {
     bool has[WORD_LISTS_MOST]; /* a word of the list */
 } word_lists;
 
-/** Entries are lines; what begins with '#' and what is empty is none; an entry of
- * several lists counts in each. Words are those of bp_plain_word. Owns: word_lists_clear(), after
- * an error too. Errors: those of bp_file_read; BP_ERR_FORMAT a file without entries, an entry of
- * too many words. */
+/** Entries are lines; empty lines and lines that begin with '#' are ignored. An entry in several
+ * lists counts in each. Words are those of bp_plain_word. Owns: word_lists_clear(), after an error
+ * too. Errors: those of bp_file_read; BP_ERR_FORMAT a file without entries, an entry of too many
+ * words. */
 bp_err word_lists_load(word_lists *lists, const char *const *paths, int count);
 void word_lists_clear(word_lists *lists);
 
-/** A text begins, and has[] is false. */
+/** Begin a text, and clear has[]. */
 void word_lists_begin(word_lists *lists);
-/** A part of it, cut where a word ends. */
+/** Add a part of the text, cut at the end of a word. */
 void word_lists_read(word_lists *lists, const char *text, size_t bytes);
 
-/** The entry as a report shows it: its first letter, and '*' for the others. Free with bp_free().
+/** The entry as shown in reports: its first letter, and '*' for the others. Free with bp_free().
  */
 char *word_entry_masked(const word_entry *entry);
 

@@ -1,5 +1,5 @@
-/* explain.choose: how hard each document is comes of units of their own, which are done before the
- * others. Called by explain.c and document.c. */
+/* explain.choose: separate units, done before the others, compute the hardness of each document.
+ * Called by explain.c and document.c. */
 #include "explain/explainer.h"
 
 #include "base/config/run_options.h"

@@ -1,5 +1,5 @@
 /* Word vectors of documents and of baselines, and windows for one target each. Called by the
- * methods that go backward. */
+ * methods that need gradients. */
 #include "explain/method.h"
 
 #include "base/mem.h"
@@ -101,7 +101,7 @@ bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
 
 /* ---- word vectors ---- */
 
-/* The baseline's tokens in the place of `tokens`: special ones stay. */
+/* The baseline's tokens instead of `tokens`; special ones stay. */
 static int32_t *baseline_tokens(const bp_explain_settings *settings, const int32_t *tokens,
                                 int64_t count)
 {
@@ -113,7 +113,7 @@ static int32_t *baseline_tokens(const bp_explain_settings *settings, const int32
     return base;
 }
 
-/* own[count][E], base[count][E] of inputs or of sources. */
+/* own[count][E], base[count][E] for inputs or for sources. */
 static void look_up(float *own, float *base, bp_model *lm, const bp_explain_settings *settings,
                     bool of_source, const int32_t *tokens, int64_t count, float *scratch)
 {

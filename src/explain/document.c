@@ -1,5 +1,5 @@
-/* One document: the outcomes that the model prefers, each method's results, of an ensemble their
- * mean, and its part. job/work.h calls it for each unit. */
+/* One document: the outcomes that the model prefers, each method's results, their mean for an
+ * ensemble, and its part. job/work.h calls it for each unit. */
 #include "explain/document.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The model, or a member of the ensemble; NULL: not on this rank. */
+/* The model, or a member of the ensemble; NULL if it is not on this rank. */
 bp_model *explain_model_of(const explainer *self, int64_t member)
 {
     bp_model *lm = self->job->lm;
@@ -51,7 +51,7 @@ void explain_release(void *context)
     explain_reading_clear(&self->read);
 }
 
-/* The outcome with the highest probability, of equal ones the first; but for `other`. */
+/* The outcome with the highest probability, the first of equal ones; `other` is excluded. */
 static int32_t find_first(const float *row, int64_t count, int32_t other)
 {
     int32_t best = other == 0 && count > 1 ? 1 : 0;
@@ -62,8 +62,8 @@ static int32_t find_first(const float *row, int64_t count, int32_t other)
     return best;
 }
 
-/* The target that the model prefers, and foils: of a text's class all others; else the model's
- * first choice, or its second where the target is the first. */
+/* The target that the model prefers, and foils: for a text's class all others; else the model's
+ * first choice, or its second if the target is the first. */
 static void choose(explainer *self, int64_t k, const float *row, int64_t columns)
 {
     explain_reading *read = &self->read;
@@ -78,7 +78,7 @@ static void choose(explainer *self, int64_t k, const float *row, int64_t columns
                                                                  : find_first(row, columns, first);
 }
 
-/* Choices for targets [first, first + count), whose places rise. */
+/* Choices for targets [first, first + count), whose places ascend. */
 static bp_err choose_some(explainer *self, int64_t first, int64_t count)
 {
     const bp_explained *document = &self->read.document;
@@ -116,7 +116,7 @@ static bp_err find_choices(explainer *self)
     return err;
 }
 
-/* What all methods have of the document by one model: at[floats]. */
+/* The results of all methods for the document by one model: at[floats]. */
 static bp_err run_methods(explainer *self, bp_model *lm, float *at)
 {
     const bp_explain_form form = explain_form(self, &self->read.document);
@@ -134,8 +134,8 @@ static bp_err run_methods(explainer *self, bp_model *lm, float *at)
     return err;
 }
 
-/* The mean of the members' results, which follow it: mean[m stride] are those of member m, from 1
- * on. */
+/* The mean of the members' results, which follow it: those of member m, from 1 on, are at mean[m
+ * stride]. */
 static void average(float *mean, int64_t members, int64_t floats, int64_t stride)
 {
     for (int64_t i = 0; i < floats; i++) {
@@ -147,7 +147,7 @@ static void average(float *mean, int64_t members, int64_t floats, int64_t stride
     }
 }
 
-/* Pages show the first member's results where there is no mean. */
+/* Pages show the first member's results if there is no mean. */
 static void join_members(explainer *self, const bp_explain_form *form, int64_t stride)
 {
     float *at = self->results;
@@ -160,7 +160,7 @@ static void join_members(explainer *self, const bp_explain_form *form, int64_t s
     }
 }
 
-/* The document at hand, which the lead has read, by its group. */
+/* Explain the current document, which the lead has read. All ranks of its group call this. */
 static bp_err explain_document(explainer *self, bool example)
 {
     bp_err err = BP_OK;

@@ -4,12 +4,12 @@
 
 #include "explain/explainer.h"
 
-#define EXPLAIN_LOG_P_PLACES 64 /* whose distributions are looked at together */
+#define EXPLAIN_LOG_P_PLACES 64 /* rows whose distributions are read together */
 
-/** The model, or a member of the ensemble; NULL: not on this rank. */
+/** The model, or a member of the ensemble; NULL if it is not on this rank. */
 bp_model *explain_model_of(const explainer *self, int64_t member);
 
-/** bp_work_units.prepare. Errors: BP_ERR_SYSTEM there is no memory; those of choosing examples. */
+/** bp_work_units.prepare. Errors: BP_ERR_SYSTEM memory; those of choosing examples. */
 bp_err explain_prepare(void *context);
 /** bp_work_units.run: the part has targets, results and shares. Collective over mesh->model.
  * Errors: those of reading and of methods. */

@@ -153,7 +153,7 @@ static bp_err open_job(void *context)
     return err;
 }
 
-/* How hard documents are, if examples are chosen so, comes before; --plan measures what follows. */
+/* Units of hardness, if examples are chosen by it, come first; --plan measures the others. */
 static const bp_work_units *units_at(void *context, int index)
 {
     explainer *self = context;
@@ -163,9 +163,9 @@ static const bp_work_units *units_at(void *context, int index)
     return explain_units(self, index);
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* Of methods of the whole corpus: what their parts and the last step take. */
+/* For methods of the whole corpus: the size of their parts and of the last step. */
 static void say_sizes(const explainer *self)
 {
     const bp_explain_settings *settings = &self->settings;

@@ -1,7 +1,7 @@
-/* Explanations: why a model predicts what it predicts, for each token of a corpus. One work of the
- * spine (job/work.h) runs the methods that are asked for (method.h) on each document, which is a
- * unit; the merge writes a file for each method and the figures over the corpus.
- * docs/explanation.md has the definitions. */
+/* Explanations: why a model makes its predictions, for each token of a corpus. One bp_work
+ * (job/work.h) runs the requested methods (method.h) on each document, which is a unit. The merge
+ * writes a file for each method and the figures over the corpus. docs/explanation.md has the
+ * definitions. */
 #ifndef BP_EXPLAIN_EXPLAIN_H
 #define BP_EXPLAIN_EXPLAIN_H
 

@@ -12,7 +12,7 @@
 #include "job/work.h"
 
 #define EXPLAIN_METHODS 32
-#define EXPLAIN_VALUES  "values" /* the folder of the parts of states/memory_units.c */
+#define EXPLAIN_VALUES  "values" /* folder of the parts of states/memory_units.c */
 
 typedef struct explainer {
     bp_work_job *job;
@@ -20,31 +20,31 @@ typedef struct explainer {
     const bp_explain_method *methods[EXPLAIN_METHODS]; /* in the order of bp_explain_methods */
     int count;
     explain_texts texts;
-    explain_target target; /* that is asked for; texts.wish.target is what it comes to */
-    bool prefers;          /* a method, or the target, asks for outcomes that the model prefers */
+    explain_target target; /* requested; texts.wish.target is the resolved one */
+    bool prefers;          /* a method, or the target, needs the outcomes that the model prefers */
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX];    /* on all ranks */
-    char datastore_hash[BP_SHA256_HEX]; /* of explain.datastore; "": there is none */
-    char masks_hash[BP_SHA256_HEX];     /* of explain.masks; "": there is none */
+    char datastore_hash[BP_SHA256_HEX]; /* of explain.datastore; "" if there is none */
+    char masks_hash[BP_SHA256_HEX];     /* of explain.masks; "" if there is none */
     char key[BP_SHA256_HEX];
-    explain_reading read;  /* the document at hand */
-    float *log_p;          /* of some of its places, for explain.target = best */
-    int64_t members;       /* of an ensemble, which are explained one after another; 0: one model */
+    explain_reading read;  /* the current document */
+    float *log_p;          /* for some of its places, with explain.target = best */
+    int64_t members;       /* of an ensemble, explained one after another; 0: one model */
     bp_ensemble_list list; /* of them, on the coordinator */
-    float *results; /* [1 + members][floats] of the document at hand: of the model or the mean, then
-                       of members; then the weights of an example */
+    float *results; /* [1 + members][floats] of the current document: the model's or the mean, then
+                       the members'; then the weights of an example */
     explain_words words;
     const char *ranks[EXPLAIN_METHODS]; /* of bp_explain_settings */
     bp_explain_ranking rankings[EXPLAIN_METHODS];
-    explain_examples examples; /* once they are chosen: on leads and the coordinator */
+    explain_examples examples; /* after they are chosen, on leads and the coordinator */
     bool chosen;
     bp_work_units choice;          /* of explain.choose = hardest: how hard each document is */
-    char *missing;                 /* a page of before that is gone; NULL: none */
+    char *missing;                 /* an earlier page that is missing; NULL if there is none */
     char *kind;                    /* of the model, on all ranks */
-    bp_buffer shares;              /* of methods of the whole corpus; on leads */
+    bp_buffer shares;              /* for methods of the whole corpus; on leads */
     int64_t *chosen_layers;        /* of settings */
     bp_explain_word *chosen_words; /* of settings */
-    bp_triggers running;           /* of memories, of this lead's documents so far */
+    bp_triggers running;           /* for memories, from this lead's documents so far */
     bp_memory_reader reader;       /* of its values */
     bp_work_units value_units;
     json_t *summary; /* on the coordinator, at the end */
@@ -65,27 +65,27 @@ static inline bp_explain_form explain_form(const explainer *self, const bp_expla
     return bp_explain_form_with(&self->settings, document);
 }
 
-/* start/setup.c: what the methods that change inputs need */
-/** Keys, methods that rank inputs; of a mesh that is known. Local. */
+/* start/setup.c: setup for methods that change inputs */
+/** Set up keys, and methods that rank inputs; the mesh is known. Local. */
 void explain_setup(explainer *self);
-/** On leads and the coordinator, once texts are open. Errors: BP_ERR_CONFIG there is no such token,
- * or a document has more words than all sets are made of; those of reading. */
+/** On leads and the coordinator, after texts are opened. Errors: BP_ERR_CONFIG a token that does
+ * not exist, or a document with too many words for all sets; those of reading. */
 bp_err explain_setup_load(explainer *self);
-/** Rank 0's words and tokens become those of all ranks. Collective over mesh->world. */
+/** Broadcast rank 0's words and tokens to all ranks. Collective over mesh->world. */
 void explain_setup_share(explainer *self);
-/** What its array of `ranks` is at in a document's results. */
+/** Offset of its array of `ranks` in a document's results. */
 void explain_setup_rank(explainer *self, const bp_explain_method *method,
                         const bp_explain_form *form, const float *results);
-/** A warning of Shapley values that too few texts leave open. On the coordinator. */
+/** Warn about Shapley values that too few texts leave undetermined. On the coordinator. */
 void explain_setup_report(const explainer *self);
-/** What changed texts take besides, in floats. Local. */
+/** The additional memory of changed texts, in floats. Local. */
 int64_t explain_setup_floats(const explainer *self, const bp_config *config,
                              const bp_explain_form *form, int64_t width);
-/** Which documents are examples, unless it is known: that of explain.choose = hardest comes of the
- * parts of self->choice. Local, on leads and the coordinator. Errors: those of parts. */
+/** Choose the examples, unless already chosen; explain.choose = hardest uses the parts of
+ * self->choice. Local, on leads and the coordinator. Errors: those of parts. */
 bp_err explain_choose(explainer *self);
-/** The document that the lead has read, and whether it is an example, on all ranks of its group.
- * Collective over mesh->model. */
+/** Broadcast the document that the lead has read, and whether it is an example, to all ranks of its
+ * group. Collective over mesh->model. */
 void explain_share_document(explainer *self, bool *example);
 /** Fills in self->choice (choice.c). */
 void explain_choice_units(explainer *self);
@@ -101,9 +101,9 @@ static inline int64_t explain_unit_floats(const explainer *self, const bp_explai
 #define EXPLAIN_EXAMPLES_FILE "examples.h5"
 typedef struct explain_weights_file {
     bp_h5_draft draft;
-    int64_t values, flows; /* so far */
+    int64_t values, flows; /* written so far */
 } explain_weights_file;
-/** Errors: those of bp_h5_create and of writing; nothing is made of examples without weights. End
+/** Errors: those of bp_h5_create and of writing; no file is made for examples without weights. End
  * after an error too. */
 bp_err explain_weights_file_begin(explain_weights_file *file, const explainer *self);
 bp_err explain_weights_file_add(explain_weights_file *file, const float *floats,
@@ -111,7 +111,7 @@ bp_err explain_weights_file_add(explain_weights_file *file, const float *floats,
 bp_err explain_weights_file_commit(explain_weights_file *file);
 void explain_weights_file_end(explain_weights_file *file);
 
-/** Names of the classes or tags of a model; NULL: it has none. Local, on ranks that read. */
+/** Names of the classes or tags of a model; NULL if it has none. Local, on ranks that read. */
 const char *const *explain_outcomes(const explainer *self);
 /** Bytes of a document's part without the shares of shares.c. */
 static inline int64_t explain_results_bytes(const explainer *self, int64_t document)
@@ -124,7 +124,7 @@ static inline int64_t explain_results_bytes(const explainer *self, int64_t docum
     return (sizes->K + explain_unit_floats(self, &form, example)) * (int64_t)sizeof(float);
 }
 
-/** Is there a method of the whole corpus? */
+/** Is a method of the whole corpus requested? */
 static inline bool explain_collects(const explainer *self)
 {
     bool any = false;
@@ -134,21 +134,21 @@ static inline bool explain_collects(const explainer *self)
     return any;
 }
 
-/** states/shares.c: shares of a document into self->shares; the file of method k, whose figures are
- * set. Errors: those of the methods. */
+/** states/shares.c: adds the shares of a document to self->shares; writes the file of method k and
+ * sets its figures. Errors: those of the methods. */
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
 
-/** The places of keys, from all documents. Local. */
+/** Collect the places of keys from all documents. Local. */
 bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
 
-/** states/memory_units.c: bp_work.units; memory for the documents of memories. */
+/** states/memory_units.c: bp_work.units, and memory for the documents of memories. */
 const bp_work_units *explain_units(void *context, int index);
 bp_err explain_prepare_memories(explainer *self);
 
-/** start/chosen.c: explain.layers as settings->layers; explain.words as tokens, counted, and
- * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the
- * corpus. */
+/** start/chosen.c: explain.layers as settings->layers; explain.words as tokens, with counts; checks
+ * that there are enough tokens for the methods. Errors: BP_ERR_CONFIG; those of reading the corpus.
+ * */
 bp_err explain_find_layers(explainer *self);
 bp_err explain_find_chosen(explainer *self);
 void explain_clear_chosen(explainer *self);

@@ -255,7 +255,7 @@ static void check_methods(const char *list, bp_config *config)
     }
 }
 
-/* Is there a method that says how much each input counts? */
+/* Is there a method with attributions of inputs? */
 static bool ranks_inputs(const char *list)
 {
     for (const bp_explain_method *const *method = bp_explain_methods; *method; method++)
@@ -264,7 +264,7 @@ static bool ranks_inputs(const char *list)
     return false;
 }
 
-/* Numbers with commas. */
+/* Comma-separated numbers. */
 static void check_separators(const char *list, bp_config *config)
 {
     for (const char *at = list; *at;) {

@@ -1,5 +1,5 @@
-/* Sizes of what methods leave of a document, and where each array is among its results. Called by
- * methods and by explain.c. */
+/* Sizes of methods' results for a document, and the offsets of their arrays. Called by methods and
+ * by explain.c. */
 #include "explain/method.h"
 
 int64_t bp_explain_foils(const bp_model_info *info)

@@ -1,7 +1,7 @@
 /* The uncertainty of language models or classifiers, side by side: each method (a model, an
- * ensemble, or what uncertainty/methods makes of one model) scores the same documents; what it says
- * of its own errors is measured on those in the domain, and what it says of other texts on those
- * that are shifted. */
+ * ensemble, or what uncertainty/methods makes of one model) scores the same documents. Documents in
+ * the domain measure how well its uncertainty predicts its errors; shifted documents measure how
+ * well it detects other texts. */
 #ifndef BP_UNCERTAINTY_UNCERTAINTY_H
 #define BP_UNCERTAINTY_UNCERTAINTY_H
 
@@ -31,25 +31,25 @@ static inline const bp_uncertainty_keys *bp_uncertainty_keys_of(const bp_config 
     return bp_config_bound(config, bp_uncertainty_options);
 }
 
-/** Faults of the configuration that need neither files nor ranks: added to the configuration's.
+/** Add the faults of the configuration that need neither files nor ranks to the configuration's.
  * Local. */
 void bp_uncertainty_check(bp_config *config);
 
-/** Compare the methods of uncertainty.models into RUN/uncertainty, going on where an earlier start
- * was stopped. docs/formats.md has what it writes.
+/** Compare the methods of uncertainty.models into RUN/uncertainty, resuming an earlier stopped
+ * start. docs/formats.md describes its files.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  *             `score_tables` are those of a score job, which runs for each method.
  * Errors:     the same on all ranks. BP_ERR_CONFIG two methods or shifts of one name, a document
- *             that is in the domain and shifted, a mesh that does not fit, another run's folder;
- *             BP_ERR_FORMAT models or corpora of different tokenizers, an unknown label or value, a
- *             group of fewer than 2 documents, a damaged input; BP_ERR_INPUT a model or corpus that
- *             is missing; BP_ERR_BUSY; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED; BP_ERR_STOPPED
- *             stopped in time: the same command goes on.
+ *             that is both in the domain and shifted, a mesh that does not fit, another run's
+ *             folder; BP_ERR_FORMAT models or corpora of different tokenizers, an unknown label or
+ *             value, a group of fewer than 2 documents, a damaged input; BP_ERR_INPUT a missing
+ *             model or corpus; BP_ERR_BUSY; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED; BP_ERR_STOPPED
+ *             stopped in time: the same command resumes.
  */
 bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const *score_tables);
 
-/** Print what would be done, and the memory and time estimated of each method, by the job `asked`.
+/** Print the planned work, and the estimated memory and time of each method, for the job `asked`.
  *
  * Collective: over `world`. Errors: those of bp_uncertainty before its first window.
  */

@@ -1,4 +1,4 @@
-/* Which documents are examples. Called by explain.c. */
+/* Chooses the documents that are examples. Called by explain.c. */
 #include "explain/examples/examples.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 typedef struct candidate {
-    double order; /* the smallest are taken, of equal ones the first */
+    double order; /* the smallest are taken, the first of equal ones */
     int64_t document;
 } candidate;
 

@@ -1,6 +1,5 @@
-/* Documents of which more is shown than figures: each has a page of its own (explain.examples,
- * explain.choose), and of a model with attention its weights are kept. Local: no MPI, but where it
- * is said. */
+/* Documents shown in detail: each has its own page (explain.examples, explain.choose), and if the
+ * model has attention, the weights are kept. Local: no MPI, unless stated. */
 #ifndef BP_EXPLAIN_EXAMPLES_EXAMPLES_H
 #define BP_EXPLAIN_EXAMPLES_EXAMPLES_H
 
@@ -12,36 +11,36 @@ typedef struct explain_examples {
     bool weights;       /* attention is among the methods, and the model has heads */
 } explain_examples;
 
-/** How explain.choose takes them. */
+/** The rules of explain.choose. */
 typedef enum explain_choice { EXPLAIN_FIRST, EXPLAIN_RANDOM, EXPLAIN_HARDEST } explain_choice;
 
-/** Of the documents with targets, `most` at most. hardness[documents], of
- * EXPLAIN_HARDEST: the largest are taken, of equal ones the first. Clear afterwards. */
+/** Choose at most `most` of the documents with targets. hardness[documents], for EXPLAIN_HARDEST:
+ * the largest are taken, the first of equal ones. Clear afterwards. */
 void explain_examples_choose(explain_examples *out, explain_choice choice, int64_t most,
                              const explain_texts *texts, const double *hardness, uint64_t seed);
 void explain_examples_clear(explain_examples *examples);
-/** The number of a document's example; -1: it is none. */
+/** The number of a document's example; -1 if it is not an example. */
 int64_t explain_examples_find(const explain_examples *examples, int64_t document);
 
 /* ---- weights of attention (weights.c) ---- */
 
-/** Places of an example of which attention flow is computed too: it takes T^2 maximum flows. */
+/** The most places of an example for attention flow, which takes T^2 maximum flows. */
 #define EXPLAIN_FLOW_PLACES 64
-/** Weights that are kept of each query and head: all, or the largest of a long document. */
+/** Weights kept per query and head: all, or for a long document the largest. */
 int64_t explain_weights_kept(const bp_explain_form *form);
-/** Floats of explain_weights_of; 0 of a document without targets. */
+/** Floats of explain_weights_of; 0 for a document without targets. */
 int64_t explain_weights_floats(const bp_explain_form *form);
 
-/** Where the parts of such floats are. */
+/** The parts of these floats. */
 typedef struct explain_weights {
     int64_t T, layers, heads, kept;
-    const float *keys;    /* [layers][heads][T][kept] places by falling weight, -1: none */
+    const float *keys;    /* [layers][heads][T][kept] places by descending weight, -1: no more */
     const float *weights; /* the same shape */
-    const float *flow;    /* [T][T]; NULL: the document is too long for it */
+    const float *flow;    /* [T][T]; NULL if the document is too long for it */
 } explain_weights;
 explain_weights explain_weights_in(const float *floats, const bp_explain_form *form);
 
-/** The weights of a document's attention, by a pass of its own, and its flow.
+/** Compute the attention weights of a document, in a separate pass, and the flow.
  *
  * Collective: over mesh->model; floats are valid on all its ranks.
  * Errors:     BP_ERR_SYSTEM memory, those of the pass; the same on all ranks. */

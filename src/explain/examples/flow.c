@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define LEAST 1e-12 /* of a capacity that is left */
+#define LEAST 1e-12 /* smallest residual capacity used */
 
 /* Node (l, i) is l T + i; layer `layers` is above. Capacities from (l + 1, i) to (l, j). */
 typedef struct graph {
@@ -19,7 +19,7 @@ typedef struct graph {
     int64_t *level, *next, *queue;
 } graph;
 
-/* Edge e of a node: [0, T) down to place e, [T, 2 T) up. NULL: there is none. */
+/* Edge e of a node: [0, T) down to place e, [T, 2 T) up. NULL if there is none. */
 static double *edge_of(const graph *self, int64_t node, int64_t e, int64_t *to)
 {
     int64_t T = self->T, l = node / T, i = node % T, j = e % T;
@@ -42,7 +42,7 @@ static double *reverse_of(const graph *self, int64_t node, int64_t e)
     return e < T ? self->back + ((l - 1) * T + i) * T + j : self->left + (l * T + j) * T + i;
 }
 
-/* Distances from `source` in the graph of what is left; is `sink` reached? */
+/* Distances from `source` in the residual graph; returns whether `sink` is reached. */
 static bool find_levels(graph *self, int64_t source, int64_t sink)
 {
     int64_t nodes = (self->layers + 1) * self->T, first = 0, end = 1, to = 0;
@@ -66,7 +66,7 @@ static bool find_levels(graph *self, int64_t source, int64_t sink)
     return self->level[sink] >= 0;
 }
 
-/* As much as goes from `node` to `sink` along one path of levels. */
+/* Send the most possible from `node` to `sink` along one path of levels. */
 static double push(graph *self, int64_t node, int64_t sink, double most)
 {
     int64_t to = 0;

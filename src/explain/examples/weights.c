@@ -1,4 +1,4 @@
-/* The weights of attention of an example, of each head the largest of each query. Called by
+/* The attention weights of an example: for each head, the largest of each query. Called by
  * document.c. */
 #include "explain/examples/examples.h"
 
@@ -42,17 +42,17 @@ explain_weights explain_weights_in(const float *floats, const bp_explain_form *f
 
 /* ---- the pass ---- */
 
-/* A probe that keeps what each head of this rank does. */
+/* A probe that stores the weights of each head of this rank. */
 typedef struct keeper {
     bp_probe probe;
     const bp_explain_settings *settings;
     int64_t T, layers, heads, kept;
     float *keys, *weights; /* explain_weights */
-    float *mean;           /* [layers][T][T]; NULL: it is not asked for */
+    float *mean;           /* [layers][T][T]; NULL if not requested */
     bool *taken;           /* [T] */
 } keeper;
 
-/* The largest of a row, of equal ones the first. */
+/* The largest of a row, the first of equal ones. */
 static void keep_row(keeper *self, const float *row, float *keys, float *weights)
 {
     memset(self->taken, 0, (size_t)self->T * sizeof *self->taken);

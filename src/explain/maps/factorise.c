@@ -1,4 +1,4 @@
-/* The updates of factorise.h: what is summed over columns goes by blocks. */
+/* The updates of factorise.h: sums over columns are by blocks. */
 #include "explain/maps/factorise.h"
 
 #include "mesh/collective.h"
@@ -22,7 +22,7 @@ static void add_blocks(double *to, double *from, int64_t blocks, int64_t count, 
             to[i] += from[b * count + i];
 }
 
-/* X Ht of a block, and H Ht after it. */
+/* X Ht of a block, followed by H Ht. */
 static void multiply_block(const bp_factorisation *self, int64_t b, double *products)
 {
     int64_t n = self->n, k = self->k, width = self->width;
@@ -71,7 +71,7 @@ static void update_w(const bp_factorisation *self)
     }
 }
 
-/* Columns have nothing to do with each other. */
+/* Columns are independent. */
 static void update_h(const bp_factorisation *self, int64_t b, const double *gram)
 {
     int64_t n = self->n, k = self->k, width = self->width;

@@ -6,15 +6,16 @@
 #include <mpi.h>
 #include <stdint.h>
 
-/** X has blocks of columns, each of which one rank has with its part of H. W is on all ranks. Sums
- * over columns are those of blocks, in their order: the same bytes at any number of ranks. */
+/** X is divided into blocks of columns; one rank has each block and its part of H. W is on all
+ * ranks. Sums over columns add block sums in the order of blocks: the same bytes at any number of
+ * ranks. */
 typedef struct bp_factorisation {
     MPI_Comm group;
     int64_t n, k;           /* rows, factors */
     int64_t blocks, width;  /* of columns */
-    const double *const *x; /* [blocks] of [n][width]; NULL: another rank's */
+    const double *const *x; /* [blocks] of [n][width]; NULL if another rank's */
     double *w;              /* [n][k] */
-    double *const *h;       /* [blocks] of [k][width]; NULL: another rank's */
+    double *const *h;       /* [blocks] of [k][width]; NULL if another rank's */
     double *work;           /* bp_factorise_work() doubles */
 } bp_factorisation;
 

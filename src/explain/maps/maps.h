@@ -1,6 +1,6 @@
 /* Points on a page: principal components, t-SNE, UMAP, and how well a map keeps neighbours. All
- * compute in double, by rows and with sums of a fixed order: the same bytes with any number of
- * threads. Local, but for what is said. */
+ * compute in double, by rows and with sums in a fixed order: the same bytes with any number of
+ * threads. Local, unless stated. */
 #ifndef BP_EXPLAIN_MAPS_H
 #define BP_EXPLAIN_MAPS_H
 
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Asked now and then; another answer than BP_OK ends the work, which returns it. It moves the
- * heartbeat. */
+/** Called periodically; updates the heartbeat. A result other than BP_OK ends the work, which
+ * returns it. */
 typedef struct bp_map_watch {
     bp_err (*look)(void *context);
     void *context;
@@ -28,11 +28,11 @@ typedef struct bp_map_points {
 typedef struct bp_principal {
     int64_t keep;      /* directions */
     double *mean;      /* [C] */
-    double *variance;  /* [C] over n - 1, falling */
+    double *variance;  /* [C] over n - 1, descending */
     double *direction; /* [keep][C], the entry of the largest magnitude positive */
     double *score;     /* [n][keep] */
 } bp_principal;
-/** ScaLAPACK's on this rank alone, so that bytes are equal on all meshes.
+/** By ScaLAPACK on this rank only, so that bytes are equal on all meshes.
  *
  * Owns: bp_principal_clear(), after an error too. Errors: those of math/scalapack. */
 bp_err bp_principal_of(bp_principal *out, const bp_map_points *points, int64_t keep);
@@ -40,7 +40,7 @@ void bp_principal_clear(bp_principal *principal);
 
 /* ---- neighbours (near.c) ---- */
 
-/** The nearest neighbours of each point, itself left out, by distance, of equal ones the first. */
+/** The nearest neighbours of each point except itself, by distance, the first of equal ones. */
 typedef struct bp_near {
     int64_t n, k;
     int32_t *point;   /* [n][k] */
@@ -51,8 +51,8 @@ bp_err bp_near_of(bp_near *out, const bp_map_points *points, int64_t k);
 void bp_near_clear(bp_near *near);
 
 /** How well `maps` of two columns keep the k nearest neighbours of the points: trustworthiness
- * counts neighbours on the map that are none, continuity those that the map loses; 1 is best.
- * 3 k + 1 < 2 n. Errors: BP_ERR_SYSTEM, those of the watch. Source: Venna and Kaski 2001. */
+ * counts false neighbours on the map, continuity neighbours that the map loses; 1 is best. 3 k + 1
+ * < 2 n. Errors: BP_ERR_SYSTEM, those of the watch. Source: Venna and Kaski 2001. */
 typedef struct bp_map_quality {
     const double *y; /* [n][2] */
     double trustworthiness, continuity;
@@ -67,15 +67,15 @@ typedef struct bp_edges {
     int32_t *to;    /* [first[n]] ascending in a row */
     double *weight;
 } bp_edges;
-/** The union of a row's weights to its neighbours w[n][k] with those of the other side:
- * (w + w')/(2 n), or w + w' - w w' (fuzzy). Owns: bp_edges_clear(). */
+/** The union of a row's weights to its neighbours w[n][k] with the transposed ones: (w + w')/(2 n),
+ * or w + w' - w w' (fuzzy). Owns: bp_edges_clear(). */
 void bp_edges_of(bp_edges *out, const bp_near *near, const double *w, bool fuzzy);
 void bp_edges_clear(bp_edges *edges);
 
 /* ---- t-SNE (tsne.c) ---- */
 
-/** P, from the nearest neighbours: beta[n] (NULL: not asked) are 1 / (2 sigma^2), by which the
- * entropy of a row is ln(perplexity). Source: van der Maaten and Hinton 2008. */
+/** P, from the nearest neighbours: beta[n] (may be NULL) are 1 / (2 sigma^2) such that the entropy
+ * of a row is ln(perplexity). Source: van der Maaten and Hinton 2008. */
 void bp_tsne_affinities(bp_edges *out, double *beta, const bp_near *near, double perplexity);
 
 typedef struct bp_tsne_phase {
@@ -84,26 +84,27 @@ typedef struct bp_tsne_phase {
 } bp_tsne_phase;
 typedef struct bp_tsne {
     const bp_edges *p;
-    double theta; /* of Barnes and Hut: cells less wide than theta x their distance are one; 0: all
-                     pairs */
+    double theta; /* of Barnes and Hut: cells narrower than theta x their distance act as one point;
+                     0: all pairs */
     double rate;
     bp_map_watch watch;
     double *y; /* [n][2] start, and result */
 } bp_tsne;
-/** gradient[n][2] of KL(exaggeration P | Q), and the divergence of P itself. Errors: BP_ERR_SYSTEM.
+/** gradient[n][2] of KL(exaggeration P | Q), and the divergence for P itself. Errors:
+ * BP_ERR_SYSTEM.
  * Source: van der Maaten 2014, "Accelerating t-SNE using Tree-Based Algorithms". */
 bp_err bp_tsne_gradient(const bp_tsne *tsne, double exaggeration, double *gradient,
                         double *divergence);
-/** Phases one after another, with gains. *divergence of the result. */
+/** Run phases one after another, with gains. *divergence is that of the result. */
 bp_err bp_tsne_run(const bp_tsne *tsne, const bp_tsne_phase *phases, int count, double *divergence);
 
 /* ---- UMAP (umap.c) ---- */
 
-/** The fuzzy graph of k - 1 nearest neighbours; rho[n], sigma[n] (NULL: not asked). Source: McInnes
- * et al. 2018. */
+/** The fuzzy graph of k - 1 nearest neighbours; rho[n], sigma[n] (may be NULL). Source: McInnes et
+ * al. 2018. */
 void bp_umap_graph(bp_edges *out, double *rho, double *sigma, const bp_near *near);
-/** The layout of a graph from y[n][2] on, with draws that are keyed by `seed`. Errors: those of
- * the watch. */
+/** Lay out a graph, starting from y[n][2], with draws keyed by `seed`. Errors: those of the watch.
+ * */
 bp_err bp_umap_lay_out(double *y, const bp_edges *graph, uint64_t seed, const bp_map_watch *watch);
 
 #endif

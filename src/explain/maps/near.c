@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS 256 /* between two looks */
+#define ROWS 256 /* between two calls of the watch */
 
 static double square_of(const double *a, const double *b, int64_t C)
 {
@@ -19,8 +19,8 @@ static double square_of(const double *a, const double *b, int64_t C)
     return sum;
 }
 
-/* Inserts a point into a falling row of k, of which `count` are there; of equal distances the first
- * stays before. */
+/* Inserts a point into an ascending row of k, which has `count` entries; of equal distances the
+ * first stays first. */
 static void insert(int32_t *points, double *distances, int64_t k, int64_t *count, int32_t point,
                    double distance)
 {
@@ -82,7 +82,7 @@ void bp_near_clear(bp_near *near)
 
 /* ---- quality ---- */
 
-/* The k nearest of row i, itself left out. */
+/* The k nearest of row i, without itself. */
 static void nearest(int32_t *points, double *scratch, const double *distances, int64_t n, int64_t i,
                     int64_t k)
 {
@@ -93,7 +93,7 @@ static void nearest(int32_t *points, double *scratch, const double *distances, i
             insert(points, scratch, k, &count, (int32_t)j, distances[j]);
 }
 
-/* What the k `near` of one side cost on the other, whose distances are given: ranks above k. */
+/* The cost of one side's k `near` on the other side, whose distances are given: ranks above k. */
 static double cost(const int32_t *near, int64_t k, const double *distances, int64_t n, int64_t i)
 {
     double sum = 0;
@@ -110,7 +110,7 @@ static double cost(const int32_t *near, int64_t k, const double *distances, int6
     return sum;
 }
 
-/* Of row i: costs[2 * count] of neighbours that are none, and of lost ones. */
+/* Of row i: costs[2 * count] of false neighbours, and of lost ones. */
 static void row_costs(double *costs, const bp_map_quality *maps, int count,
                       const bp_map_points *points, int64_t i, int64_t k)
 {
@@ -164,7 +164,7 @@ bp_err bp_map_qualities(bp_map_quality *maps, int count, const bp_map_points *po
 
 /* ---- edges ---- */
 
-/* The weight of a row to a point; 0: it is not among its neighbours. */
+/* The weight of a row to a point; 0 if it is not among its neighbours. */
 static double weight_of(const bp_near *near, const double *w, int64_t i, int32_t j)
 {
     for (int64_t m = 0; m < near->k; m++)

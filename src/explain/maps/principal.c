@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS 1024 /* of points that are added up together */
+#define ROWS 1024 /* points added up together */
 
 /* Rows of points less the mean, zeros after the last one. */
 typedef struct centred {
@@ -53,7 +53,7 @@ static bp_err add_up(bp_distributed *covariance, bp_grid *grid, const bp_map_poi
     return err;
 }
 
-/* Directions of the largest variances, of a sign of their own. */
+/* Directions of the largest variances, with a fixed sign. */
 static void take(bp_principal *out, const bp_distributed *vectors, const double *ascending,
                  int64_t C)
 {

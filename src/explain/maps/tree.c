@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#define DEPTH 48 /* of cells, then points of one are not parted */
+#define DEPTH 48 /* of cells; deeper, points of a cell are not separated */
 
 static int quarter_of(const bp_tree_cell *cell, const double *point)
 {
@@ -27,7 +27,7 @@ static bp_err add_cell(bp_tree *tree, double x, double y, double width)
     return BP_OK;
 }
 
-/* *at becomes the child of cell *at where a point is. */
+/* *at becomes the child of cell *at that contains a point. */
 static bp_err descend(bp_tree *tree, int64_t *at, const double *point)
 {
     const bp_tree_cell *cell = &tree->cells[*at];
@@ -115,7 +115,7 @@ void bp_tree_clear(bp_tree *tree)
     bp_free(tree->cells);
 }
 
-/* Is point i below this cell? By the way that it went when it was added. */
+/* Is point i below this cell? Follows the path on which it was added. */
 static double visit(const bp_tree *tree, int64_t at, const double *own, bool inside, double theta,
                     double force[2])
 {

@@ -13,7 +13,8 @@
 
 /* ---- affinities ---- */
 
-/* w[k] of a row at beta; returns their entropy. The nearest has distance 0 for the sake of exp. */
+/* w[k] of a row at beta; returns their entropy. Distances are relative to the nearest, so that exp
+ * does not underflow. */
 static double row_entropy(double *w, const double *distance, int64_t k, double beta)
 {
     double sum = 0, weighted = 0, nearest = distance[0] * distance[0];
@@ -146,7 +147,7 @@ static void step(const bp_tsne *tsne, double momentum, const double *gradient, d
     }
 }
 
-/* Gains begin anew in each phase. */
+/* Gains are reset in each phase. */
 static bp_err run_phase(const bp_tsne *tsne, const bp_tsne_phase *phase, double *gradient,
                         double *gains, double *update)
 {

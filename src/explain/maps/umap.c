@@ -9,7 +9,7 @@
 
 #define SEARCH_STEPS 200
 #define LEAST_SIGMA  1e-3         /* of the mean distance of a row */
-#define NEGATIVES    5            /* points that are pushed away for each edge */
+#define NEGATIVES    5            /* points pushed away per edge */
 #define A            1.5769434602 /* of min_dist = 0.1 */
 #define B            0.8950608779
 #define FEW_POINTS   10000
@@ -22,7 +22,8 @@ static double membership(double distance, double rho, double sigma)
     return distance > rho ? exp(-(distance - rho) / sigma) : 1;
 }
 
-/* sigma by which the row's memberships sum to log2 of its neighbours, the point itself counted. */
+/* sigma by which the row's memberships sum to log2 of its neighbours, including the point itself.
+ * */
 static double find_sigma(const double *distance, int64_t k, double rho)
 {
     double want = log2((double)(k + 1)), sigma = 1, least = 0, most = INFINITY, mean = 0;
@@ -76,7 +77,7 @@ static double clip(double x)
     return x > CLIP ? CLIP : x < -CLIP ? -CLIP : x;
 }
 
-/* Both ends of an edge move to each other. */
+/* Both ends of an edge move towards each other. */
 static void pull(double *own, double *other, double rate)
 {
     double dx = own[0] - other[0], dy = own[1] - other[1], square = dx * dx + dy * dy,
@@ -97,12 +98,13 @@ static void push(double *own, const double *other, double rate)
     own[1] += (square > 0 ? clip(by * dy) : CLIP) * rate;
 }
 
-/* The edges of point i that are due in this epoch: those of the largest weight in each. */
+/* The edges of point i that are due in this epoch; those with the largest weight are due in every
+ * epoch. */
 static void do_point(double *y, const bp_edges *graph, int64_t i, double heaviest, int64_t epoch,
                      double rate, const bp_rng_key *key)
 {
     for (int64_t e = graph->first[i]; e < graph->first[i + 1]; e++) {
-        double each = graph->weight[e] / heaviest; /* samples an epoch */
+        double each = graph->weight[e] / heaviest; /* samples per epoch */
         double *own = y + 2 * i;
 
         if (floor((double)(epoch + 1) * each) <= floor((double)epoch * each))

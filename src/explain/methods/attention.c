@@ -1,7 +1,7 @@
-/* Where heads look: statistics of the weights of each head, and how attention passes inputs on
- * through the layers (rollout). Abnar and Zuidema 2020, "Quantifying Attention Flow in
- * Transformers"; Clark et al. 2019, "What Does BERT Look At?"; Olsson et al. 2022, "In-context
- * Learning and Induction Heads". */
+/* Statistics of the attention weights of each head, and how attention passes inputs on through the
+ * layers (rollout). Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers"; Clark et
+ * al. 2019, "What Does BERT Look At?"; Olsson et al. 2022, "In-context Learning and Induction
+ * Heads". */
 #include "explain/method.h"
 
 #include "base/mem.h"
@@ -14,36 +14,36 @@
 enum { ENTROPY, FIRST, SEPARATORS, DISTANCE, OWN, PREVIOUS, INDUCTION, STATISTICS };
 #define CROSS_STATISTICS (SEPARATORS + 1) /* of queries that are in another text */
 
-/* Layers that look at one text from one. */
+/* Layers that attend from one text to one text. */
 typedef struct gaze {
     const char *what; /* of bp_probed */
     int first_block;
     int64_t L, queries, keys;
     const int32_t *tokens; /* [keys] */
     bool causal, crosses;
-    bool *repeats;     /* [queries][keys] the key comes after a token like the query's own */
-    bool *separates;   /* [keys] */
-    double *sums;      /* [STATISTICS][L][H] over queries */
-    float *mean;       /* [L][queries][keys] of the heads, summed; NULL: it crosses */
+    bool *repeats;   /* [queries][keys] the key comes after a token like the query's own */
+    bool *separates; /* [keys] */
+    double *sums;    /* [STATISTICS][L][H] over queries */
+    float *mean; /* [L][queries][keys] of the heads, summed; NULL for attention to another text */
     int64_t repeating; /* queries that have such a key */
 } gaze;
 
 enum { OWN_TEXT, SOURCE, CROSS, GAZES };
 
-/* A probe that sums what each head of this rank does. */
+/* A probe that sums the weights of each head of this rank. */
 typedef struct watcher {
     bp_probe probe;
     const bp_explain_settings *settings;
     const bp_explained *document;
     int64_t H;
-    gaze gazes[GAZES]; /* of an encoder-decoder all, else the first */
+    gaze gazes[GAZES]; /* all for an encoder-decoder, else the first */
     int count;
 } watcher;
 
 /* Row i of the weights of a head; a causal model's first query has no choice. */
 static void add_row(const gaze *self, const float *row, int64_t i, double *sums, int64_t stride)
 {
-    int64_t seen = self->causal ? i + 1 : self->keys; /* weights of what comes after are 0 */
+    int64_t seen = self->causal ? i + 1 : self->keys; /* weights of later places are 0 */
     double entropy = 0, separators = 0, distance = 0, induction = 0;
 
     for (int64_t j = 0; j < seen; j++) {
@@ -116,7 +116,7 @@ static void look_at_tokens(const watcher *self, gaze *at)
 
 /* ---- rollout ---- */
 
-/* to = (A + I) / 2 from, all [T][T], of a causal model lower triangles. */
+/* to = (A + I) / 2 from, all [T][T], lower triangles for a causal model. */
 static void roll(double *to, const float *A, const double *from, int64_t T, bool causal)
 {
     for (int64_t i = 0; i < T; i++) {
@@ -237,7 +237,7 @@ static bp_err watch_pass(watcher *self, bp_model *lm, float *scratch)
     return err;
 }
 
-/* Queries of which statistic s of the text is the mean. */
+/* The number of queries over which statistic s of the text is the mean. */
 static double queries_of(const gaze *at, int s)
 {
     return (double)(s == INDUCTION                ? at->repeating
@@ -245,8 +245,8 @@ static double queries_of(const gaze *at, int s)
                                                   : at->queries);
 }
 
-/* The results' arrays of a gaze: rollout, statistics, queries with a repeated key; of one that
- * crosses only its statistics. */
+/* The results' arrays of a gaze: rollout, statistics, queries with a repeated key; for attention to
+ * another text only its statistics. */
 static bp_err put(const watcher *self, const gaze *at, float *const *to, double *work)
 {
     int64_t heads = at->L * self->H;
@@ -262,7 +262,7 @@ static bp_err put(const watcher *self, const gaze *at, float *const *to, double 
     return err;
 }
 
-/* Where the arrays of each gaze are. */
+/* The places of the arrays of each gaze. */
 static const int FIRST_ARRAY[GAZES] = {0, STATISTICS + 2, 2 * (STATISTICS + 2)};
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
@@ -299,7 +299,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* ---- the corpus ---- */
 
-/* A document's means weigh as much as it has queries. */
+/* A document's means are weighted by its number of queries. */
 static void add_gaze(json_t *figures, const bp_explain_array *arrays, const float *const *at,
                      const gaze *of, int64_t heads)
 {

@@ -1,6 +1,6 @@
-/* Pairs of texts that differ in little: does the model follow what they differ in? The documents of
- * a contrast set are a text, the first, and edited versions of it. Gardner et al. 2020, "Evaluating
- * Models' Local Decision Boundaries via Contrast Sets". */
+/* Pairs of texts with small differences: does the model's prediction follow the difference? The
+ * documents of a contrast set are a text, the first, and edited versions of it. Gardner et al.
+ * 2020, "Evaluating Models' Local Decision Boundaries via Contrast Sets". */
 #include "explain/perturbation/variants.h"
 
 #include "base/mem.h"
@@ -40,7 +40,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* ---- the corpus ---- */
 
-/* figures.SETS[set] has the documents that came by: [label, preferred, [ln p...]]. */
+/* figures.SETS[set] has the documents so far: [label, preferred, [ln p...]]. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {

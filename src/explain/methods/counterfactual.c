@@ -1,5 +1,5 @@
-/* Other texts: what each replaced token would change, by its first order and truly, and the fewest
- * replacements that change what the model prefers. Ebrahimi et al. 2018, "HotFlip: White-box
+/* Changed texts: the effect of each replaced token, to first order and actual, and the fewest
+ * replacements that change the model's preferred outcome. Ebrahimi et al. 2018, "HotFlip: White-box
  * adversarial examples for text classification". */
 #include "explain/perturbation/edits.h"
 #include "explain/perturbation/flips.h"
@@ -37,12 +37,12 @@ typedef struct counterfactual {
     const bp_explain_settings *settings;
     const bp_explained *document;
     int64_t k;         /* the target */
-    explain_text text; /* what is replaced for it */
+    explain_text text; /* the text replaced for it */
     float *to[BP_EXPLAIN_ARRAYS];
 } counterfactual;
 
-/* The target that is explained: of tags, answers and words of a translation the one that the model
- * is least sure of, of a text that goes on the last one, else the first. */
+/* The target that is explained: for tags, answers and words of a translation the one that the model
+ * is least sure of; for a text that continues the last one; else the first. */
 static bp_err find_target(counterfactual *self)
 {
     const bp_task_shape *task = &self->settings->info->task;
@@ -54,7 +54,7 @@ static bp_err find_target(counterfactual *self)
     return BP_OK;
 }
 
-/* Of several classes the one that is preferred. */
+/* Of several classes, the preferred one. */
 static void find_class(counterfactual *self, const explain_edit *edit)
 {
     const bp_explained *document = self->document;
@@ -106,7 +106,7 @@ static bp_err run_flips(const counterfactual *self, const explain_flips *flips, 
     return err;
 }
 
-/* Of one side of a document: `flips` NULL: nothing is replaced there. */
+/* For one side of a document; `flips` NULL: nothing is replaced there. */
 static void put_side(float *const *to, const explain_flips *flips, const double *values,
                      int64_t room)
 {

@@ -1,6 +1,5 @@
-/* What activations of MLPs have in common: a document's are taken apart into non-negative factors,
- * each a set of neurons that fire at the same places. Called through the table of methods; Ecco
- * (Alammar 2021) shows such factors. */
+/* Non-negative factors of a document's MLP activations, each a set of neurons active at the same
+ * places. Called through the table of methods; Ecco (Alammar 2021) shows such factors. */
 #include "explain/maps/factorise.h"
 #include "explain/states/collection.h"
 
@@ -19,7 +18,7 @@ typedef struct factors {
     double **x, **h;     /* [blocks] */
     double *w, *work;
     float *factors, *scratch; /* [k][blocks][F] */
-    double before, after;     /* |X|^2 / 2, and what is left of it */
+    double before, after;     /* |X|^2 / 2, and the residual */
 } factors;
 
 /* explain.layers without the embedding, which has no MLP. */
@@ -149,7 +148,7 @@ static bp_err factorise(factors *self)
     return err;
 }
 
-/* Places, factors, what is left, tokens, W, H. */
+/* Places, factors, residual, tokens, W, H. */
 static void add(const factors *self, const bp_explained *document, bp_buffer *out)
 {
     const int32_t sizes[] = {(int32_t)self->T, (int32_t)self->k};
@@ -229,7 +228,7 @@ static bp_err count_rows(writer *self)
     return err;
 }
 
-/* Factors that a short document lacks are 0. */
+/* Missing factors of a short document are 0. */
 static bp_err write_document(writer *self, int64_t d)
 {
     const char *data;
@@ -310,7 +309,7 @@ static int64_t floats_of(const bp_explain_sizes *sizes)
            8 * sizes->factors * sizes->layers * (sizes->keys + sizes->T);
 }
 
-/* Factors of a pair would be of the places of both its texts. */
+/* Factors of a pair would mix the places of both texts. */
 static const char *lacks(const bp_model_info *info)
 {
     return info->reads_source ? "its predictions have two texts" : bp_explain_lacks_keys(info);

@@ -1,6 +1,6 @@
-/* How faithful attributions are: what the prediction loses without the inputs that a method puts
- * first (comprehensiveness), and with these alone (sufficiency), beside a random order. DeYoung et
- * al. 2020, "ERASER: A benchmark to evaluate rationalized NLP models", section 4.2. */
+/* The faithfulness of attributions: how much the prediction loses without the inputs that a method
+ * ranks first (comprehensiveness), and with only these (sufficiency), compared with a random order.
+ * DeYoung et al. 2020, "ERASER: A benchmark to evaluate rationalized NLP models", section 4.2. */
 #include "explain/perturbation/features.h"
 #include "explain/perturbation/variants.h"
 
@@ -13,7 +13,7 @@
 
 enum { COMPREHENSIVENESS, SUFFICIENCY, WHOLE, SIDES = WHOLE };
 
-/* Shares of the inputs that are removed, or kept. */
+/* Shares of the inputs removed, or kept. */
 static const double SHARES[BP_EXPLAIN_SHARES] = {0.01, 0.05, 0.1, 0.2, 0.5};
 static const char *const SIDE[SIDES] = {"comprehensiveness", "sufficiency"};
 #define RANDOM "random"
@@ -24,7 +24,7 @@ typedef struct curves {
     const bp_explained *document;
     float *to[BP_EXPLAIN_ARRAYS];
     explain_features features;
-    int64_t *order; /* [T] ordinary inputs of a target, those that count most first */
+    int64_t *order; /* [T] ordinary inputs of a target, the most important first */
     double *score;  /* [T] */
     uint8_t *kept;  /* [T] */
     double *values; /* of the texts of a target */
@@ -37,8 +37,8 @@ static int64_t rows_of(const bp_explain_settings *settings)
 
 /* ---- orders ---- */
 
-/* What a matrix by place says of input t for target k: its row of the place that the head reads; of
- * a head that reads the mean of all places, the mean of theirs. */
+/* The value of a matrix by place for input t and target k: its row for the place that the head
+ * reads; for a head that reads the mean of all places, the mean of their rows. */
 static double look_of(const curves *self, const float *values, int64_t k, int64_t t)
 {
     const bp_task_shape *task = &self->settings->info->task;
@@ -58,7 +58,7 @@ static double look_of(const curves *self, const float *values, int64_t k, int64_
     return sum / (double)count;
 }
 
-/* What ranking `row` says of input t for target k. */
+/* The value of ranking `row` for input t and target k. */
 static double score_of(const curves *self, int64_t row, int64_t k, int64_t t)
 {
     const bp_explained *document = self->document;
@@ -75,7 +75,7 @@ static double score_of(const curves *self, int64_t row, int64_t k, int64_t t)
     return (double)document->rankings[row].values[k * T + t];
 }
 
-/* Inputs by falling score, of equal ones the first; returns how many there are. */
+/* Inputs by descending score, the first of equal ones first; returns their number. */
 static int64_t find_order(curves *self, int64_t row, int64_t k, int64_t length)
 {
     int64_t count = 0;
@@ -101,7 +101,7 @@ static int64_t inputs_of_share(int s, int64_t count)
     return (int64_t)ceil(SHARES[s] * (double)count);
 }
 
-/* Does a share remove as many inputs as the one before it? Its text is that one's. */
+/* Does a share remove as many inputs as the preceding one? Then they have the same text. */
 static bool repeats(int s, int64_t count)
 {
     return s > 0 && inputs_of_share(s, count) == inputs_of_share(s - 1, count);
@@ -187,7 +187,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
     bp_explain_lay_out_to(self.to, &bp_explain_faithfulness, &form, results);
     for (int64_t i = 0; i < bp_explain_floats(&bp_explain_faithfulness, &form); i++)
-        results[i] = NAN; /* what is not measured */
+        results[i] = NAN; /* not measured */
     explain_features_of(&self.features, settings, document);
     for (int64_t k = 0; k < document->K && err == BP_OK; k++)
         err = run_target(&self, k);
@@ -206,7 +206,7 @@ static const char *name_of(const bp_explain_settings *settings, int64_t row)
     return row < settings->ranks_count ? settings->ranks[row] : RANDOM;
 }
 
-/* Per document: how many targets, then their sums by row, side and share. */
+/* Per document: the number of targets, then their sums by row, side and share. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {
@@ -244,7 +244,7 @@ typedef struct table {
     double *sums;                   /* [documents][1 + SIDES * rows * SHARES] */
 } table;
 
-/* values[SIDES][rows][1 + SHARES] of documents that are there counts[d] times. */
+/* values[SIDES][rows][1 + SHARES] of documents, each counted counts[d] times. */
 static void find_means(double *values, const int32_t *const *counts, const void *data)
 {
     const table *self = data;
@@ -351,7 +351,7 @@ static void finish(json_t *figures)
     bp_free(self.sums);
 }
 
-/* Inputs of a source would have to be put in one order with those of the target. */
+/* Inputs of the source and of the target would need one common order. */
 static const char *lacks(const bp_model_info *info)
 {
     return info->reads_source && !explain_variants_classifies(info)

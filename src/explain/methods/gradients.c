@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What is made of one input's gradient; e: its vector. */
+/* The value made from one input's gradient; e: its vector. */
 typedef void (*take_gradient)(float *const *to, int64_t cell, const float *g, const float *e,
                               int64_t E);
 
@@ -42,8 +42,8 @@ static void take_both(float *const *to, int64_t cell, const float *g, const floa
     take_product(to + 2, cell, g, e, E);
 }
 
-/* A document at work: windows (k, j) of target k and, with foils, of each of its foils, one after
- * another. With foils a row of results is what target and foil differ in. */
+/* The state of a document: windows (k, j) of target k and, with foils, of each of its foils, one
+ * after another. With foils, a row of results is the difference between target and foil. */
 typedef struct differentiation {
     bp_model *lm;
     const bp_explain_settings *settings;
@@ -56,7 +56,7 @@ typedef struct differentiation {
     float *const *inputs, *const *sources; /* the results' arrays */
 } differentiation;
 
-/* Windows [first, first + count), of which w is of target (first + w) / (1 + foils). */
+/* Windows [first, first + count), where w is of target (first + w) / (1 + foils). */
 static bp_err run_batch(differentiation *self, int64_t first, int64_t count, int64_t length)
 {
     const bp_explained *document = self->document;

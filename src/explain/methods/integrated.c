@@ -1,4 +1,4 @@
-/* Integrated gradients: the mean gradient on the straight way from a baseline's word vectors e' to
+/* Integrated gradients: the mean gradient on the straight line from a baseline's word vectors e' to
  * the input's own e, times e - e'. All inputs move together; the integral is by Gauss and
  * Legendre's rule. Sundararajan et al. 2017, "Axiomatic attribution for deep networks". */
 #include "explain/method.h"
@@ -59,14 +59,14 @@ typedef struct path {
     int64_t first, count, length;
 } path;
 
-/* to[floats] are at `alpha` of the way from `from` to `own`. */
+/* to[floats] are at the fraction `alpha` from `from` to `own`. */
 static void go(float *to, const float *from, const float *own, double alpha, int64_t floats)
 {
     for (int64_t i = 0; i < floats; i++)
         to[i] = (float)((double)from[i] + alpha * ((double)own[i] - (double)from[i]));
 }
 
-/* Window w of a batch is of target k, at `alpha` of the way. */
+/* Window w of a batch is of target k, at the fraction `alpha`. */
 static void set_window(path *self, int64_t w, int64_t k, int64_t length, double alpha)
 {
     const bp_explain_vectors *vectors = &self->vectors;
@@ -183,7 +183,7 @@ static bp_err put_target(path *self, int64_t k, float *const *to)
     return BP_OK;
 }
 
-/* Targets [first, first + count). Those that are masked in turn do not read the same: one at a
+/* Targets [first, first + count). Targets masked in turn do not read the same inputs: one at a
  * time. */
 static bp_err explain_targets(path *self, int64_t first, float *const *to)
 {
@@ -249,7 +249,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 /* ---- the corpus ---- */
 
 #define MEAN    "mean_delta"
-#define FLAGGED 0.01 /* of what the baseline changes */
+#define FLAGGED 0.01 /* number of places that the baseline changes */
 
 static void add_to(json_t *figures, const char *name, double value)
 {
@@ -278,7 +278,7 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
     add_to(figures, "targets", (double)document->K);
 }
 
-/* A list of one becomes what it has; null: there is no list. */
+/* A list of one becomes its element; null if there is no list. */
 static void take_one(json_t *figures, const char *name)
 {
     json_t *one = json_array_get(json_object_get(figures, name), 0);

@@ -1,6 +1,6 @@
-/* The logit lens: what the model would predict if it stopped after each layer: its head, with its
- * final norm recomputed, reads what the layer leaves. nostalgebraist 2020, "interpreting GPT: the
- * logit lens". */
+/* The logit lens: the model's prediction if it stopped after each layer: its head, with its final
+ * norm recomputed, reads the layer's output. nostalgebraist 2020, "interpreting GPT: the logit
+ * lens". */
 #include "explain/method.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PLACES 8 /* whose logits are looked at together */
+#define PLACES 8 /* whose logits are read together */
 
 enum { RANK, RANK_BEST, LOGPROB, LOGPROB_BEST, ENTROPY, KL, KL_CLIPPED, LAYER_ARRAYS };
 
@@ -18,8 +18,8 @@ typedef struct lens {
     const bp_explained *document;
     int64_t L1, C, V; /* layers and the embedding, width, outcomes */
     float *states;    /* [L1][T][C] after the norm, on the last pipeline stage */
-    float *rows;      /* [PLACES][C] of the targets at hand */
-    float *part;      /* [PLACES][outcomes here] */
+    float *rows;      /* [PLACES][C] of the current targets */
+    float *part;      /* [PLACES][outcomes on this rank] */
     float *logits;    /* [PLACES][V] of a layer */
     float *last;      /* [PLACES][V] of the last one */
     float *scratch;   /* [PLACES][V] */
@@ -69,7 +69,7 @@ static int64_t count_as_high(const float *logits, int64_t V, int64_t own)
     return count;
 }
 
-/* Ids by falling logit, of equal ones the smaller first; -1 where there are fewer outcomes. */
+/* Ids by descending logit, the smaller of equal ones first; -1 if there are fewer outcomes. */
 static void find_top(float *top, const float *logits, int64_t V)
 {
     int64_t found[BP_EXPLAIN_TOP];
@@ -88,7 +88,7 @@ static void find_top(float *top, const float *logits, int64_t V)
     }
 }
 
-/* Row `r` of those at hand, of target `place`, after layer l. */
+/* Row `r` of the current ones, of target `place`, after layer l. */
 static void take_row(lens *self, int64_t l, int64_t place, int64_t r)
 {
     int64_t V = self->V, at = place * self->L1 + l;
@@ -149,7 +149,7 @@ static void lay_out(lens *self, float *results)
     self->settles = self->top + BP_EXPLAIN_TOP * values;
 }
 
-/* States of the document, in which something may hide target k. */
+/* States of the document, with target k hidden if it is masked. */
 static bp_err find_states(lens *self, int64_t k)
 {
     const bp_explained *document = self->document;

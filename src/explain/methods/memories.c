@@ -1,13 +1,13 @@
 /* MLPs as key-value memories: the places of the corpus with the largest coefficients of each key,
- * what its value predicts, and whether that agrees with what follows there. Geva et al. 2021,
- * "Transformer Feed-Forward Layers Are Key-Value Memories". */
+ * the prediction of its value, and whether it agrees with the next tokens at these places. Geva et
+ * al. 2021, "Transformer Feed-Forward Layers Are Key-Value Memories". */
 #include "explain/states/memories.h"
 
 #include "base/mem.h"
 
 #include <string.h>
 
-/* As the parts have it. */
+/* As in the parts. */
 typedef struct record {
     int32_t list, place, next;
     float value;
@@ -15,8 +15,8 @@ typedef struct record {
 
 /* ---- of a document ---- */
 
-/* The token that follows a place, of a model that continues texts; -1: it does not, or what follows
- * the last place is the model's choice (explain.target = best). */
+/* The token that follows a place, for a model that continues texts; else -1, also after the last
+ * place if the token there is the model's choice (explain.target = best). */
 static int32_t next_of(const bp_explain_settings *settings, const bp_explained *document,
                        int64_t place)
 {
@@ -36,7 +36,7 @@ static void add_coefficient(const bp_explain_settings *settings, const bp_trigge
         bp_buffer_add(out, &one, sizeof one);
 }
 
-/* Those that this rank's documents do not rule out yet. */
+/* The places that this rank's documents do not exclude yet. */
 static void add_records(const bp_explain_settings *settings, const bp_explained *document,
                         const float *coefficients, bp_buffer *out)
 {
@@ -212,7 +212,7 @@ static void append(json_t *figures, const char *name, double sum, int64_t count)
     (void)json_array_append_new(list, count > 0 ? json_real(sum / (double)count) : json_null());
 }
 
-/* Of each layer: keys with a trigger, and how often what follows is what the value predicts. */
+/* For each layer: keys with a trigger, and how often the next token is the value's prediction. */
 static void set_figures(const writer *self, json_t *figures)
 {
     json_t *layers = json_array(), *with = json_array();

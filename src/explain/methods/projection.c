@@ -1,5 +1,5 @@
-/* Maps of states: principal components of each layer, and of some layers t-SNE and UMAP, with how
- * well each map keeps neighbours. Called through the table of methods. */
+/* Maps of states: principal components of each layer, t-SNE and UMAP of some layers, and how well
+ * each map keeps neighbours. Called through the table of methods. */
 #include "explain/maps/maps.h"
 #include "explain/states/collection.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MOST_POINTS  20000
-#define FEW_POINTS   500 /* all pairs of which t-SNE looks at */
+#define FEW_POINTS   500 /* points up to which t-SNE uses all pairs */
 #define COMPONENTS   4
 #define THETA        0.5
 #define EXAGGERATION 12.0
@@ -28,7 +28,7 @@ typedef struct projection {
     float *states;   /* [n][C] of a layer */
     double *x;       /* [n][C] */
     double *maps[3]; /* [n][2] principal components, t-SNE, UMAP */
-    int64_t drawn;   /* layers whose maps are there */
+    int64_t drawn;   /* number of layers with maps */
     json_t *figures;
 } projection;
 
@@ -36,7 +36,7 @@ static const char *const MAPS[] = {"pca", "tsne", "umap"};
 
 /* ---- points ---- */
 
-/* All, or MOST_POINTS that are drawn from them, ascending. */
+/* All points, or MOST_POINTS drawn from them, ascending. */
 static void choose(projection *self)
 {
     const bp_rng_key key = bp_rng_key_of(0, BP_RNG_POINTS, 0, 0, 0);
@@ -65,7 +65,7 @@ static bp_err allocate(projection *self)
                                    : bp_fail_memory("states of a layer", values, sizeof(double));
 }
 
-/* Of which layers there are maps of neighbours: the last one, and all that the user names. */
+/* Layers with maps of neighbours: the last one, or all that the user names. */
 static bool is_drawn(const projection *self, int64_t at)
 {
     return self->settings->keys->layers || at == self->settings->layer_count - 1;
@@ -112,7 +112,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Neighbours of which t-SNE has affinities. */
+/* The number of neighbours with affinities in t-SNE. */
 static int64_t affine(const projection *self)
 {
     return self->n <= FEW_POINTS
@@ -120,7 +120,7 @@ static int64_t affine(const projection *self)
                : least(self->n - 1, (int64_t)(3 * self->settings->keys->perplexity));
 }
 
-/* From the components, the first one's deviation being 0.0001. */
+/* Start from the components, with deviation 0.0001 of the first one. */
 static bp_err draw_tsne(projection *self, const bp_near *near, double *divergence)
 {
     static const bp_tsne_phase PHASES[] = {{250, 0.5, EXAGGERATION}, {750, 0.8, 1}};

@@ -1,5 +1,5 @@
-/* Shapley values: of all sets of words where these are few, else by a regression on sets that are
- * drawn. Lundberg and Lee 2017, "A unified approach to interpreting model predictions". */
+/* Shapley values: from all sets of words if these are few, else by a regression on sampled sets.
+ * Lundberg and Lee 2017, "A unified approach to interpreting model predictions". */
 #include "explain/perturbation/shapley.h"
 #include "explain/perturbation/sets.h"
 
@@ -31,7 +31,7 @@ static void list_all(explain_masks *masks)
             masks->kept[s * masks->features + f] = (s >> f) & 1;
 }
 
-/* The sets that there are, where they are no more than those that would be drawn. */
+/* The number of all sets, if they are no more than would be drawn. */
 static bool takes_all(const bp_explain_settings *settings, int64_t M)
 {
     bool asked = strcmp(settings->keys->shapley, "exact") == 0,
@@ -61,7 +61,7 @@ static int64_t count_left_out(const explain_masks *masks, int64_t s)
     return count;
 }
 
-/* Of several the one whose left out features come first. */
+/* Of several, the one whose omitted features come first. */
 static bool comes_first(const explain_masks *masks, int64_t s, int64_t than)
 {
     return memcmp(masks->kept + s * masks->features, masks->kept + than * masks->features,
@@ -174,7 +174,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* ---- the corpus ---- */
 
-/* The largest magnitude; NaN where one is. */
+/* The largest magnitude; NaN if one is NaN. */
 static float largest_of(const float *row, int64_t count)
 {
     float most = 0;

@@ -1,7 +1,7 @@
-/* How alike the states of a word are in all its contexts, layer by layer, beside how alike those of
- * any two words are; and the nearest neighbours of words. Ethayarajh 2019, "How Contextual are
- * Contextualized Word Representations?": sums of vectors of length 1 take the place of his samples
- * of pairs. */
+/* The similarity of the states of a word over all its contexts, layer by layer, compared with that
+ * of any two words; and the nearest neighbours of words. Ethayarajh 2019, "How Contextual are
+ * Contextualized Word Representations?": sums of vectors of length 1 replace his samples of pairs.
+ * */
 #include "explain/states/collection.h"
 
 #include "base/mem.h"
@@ -29,8 +29,8 @@ typedef struct similarity {
     double *total, *mean;              /* [C] */
     float *query_vectors;              /* [queries][C] */
     float *unit;                       /* [most of a document][C] */
-    double *near;                      /* [queries][k] cosines, falling */
-    int32_t *neighbour;                /* [queries][k] points; -1: none */
+    double *near;                      /* [queries][k] cosines, descending */
+    int32_t *neighbour;                /* [queries][k] points; -1 if there are no more */
     double *self, *word_self, *within; /* [layers][types], [layers][words], [layers][documents] */
     double *anisotropy;                /* [layers] */
 } similarity;
@@ -198,7 +198,7 @@ static void take_means(similarity *self, int64_t at)
 
 /* ---- neighbours ---- */
 
-/* Inserts a point, of equal cosines after those that are there. */
+/* Inserts a point; after existing points with equal cosines. */
 static void insert(similarity *self, int64_t q, int64_t point, double cosine)
 {
     double *near = self->near + q * self->k;
@@ -435,13 +435,13 @@ static bp_err merge(const bp_explain_collection *all, bp_h5 *h5, json_t *figures
     return err;
 }
 
-/* A token is no neighbour of itself. */
+/* A token is not its own neighbour. */
 static int64_t needs_points(const bp_explain_keys *keys)
 {
     return keys->neighbours + 1;
 }
 
-/* Points, sums of types, and what is written of them. */
+/* Points, sums of types, and output buffers. */
 static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 {
     int64_t V = settings->info->words, types = tokens / 2 < V ? tokens / 2 : V;

@@ -1,4 +1,4 @@
-/* Where a prediction comes from: the places of a datastore whose contexts, or the documents whose
+/* The sources of a prediction: the places of a datastore whose contexts, or the documents whose
  * vectors, are nearest to it. Khandelwal et al. 2020, "Generalization through Memorization: Nearest
  * Neighbor Language Models". */
 #include "explain/nearest/nearest.h"

@@ -1,5 +1,5 @@
-/* LIME: a linear model of what the prediction becomes without some of the words. Ribeiro et al.
- * 2016, "Why should I trust you?". */
+/* LIME: a linear model of the prediction without some of the words. Ribeiro et al. 2016, "Why
+ * should I trust you?". */
 #include "explain/perturbation/sets.h"
 
 #include "base/mem.h"

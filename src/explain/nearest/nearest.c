@@ -216,7 +216,7 @@ static bp_err open_vectors(explain_nearest *self, const bp_config *config, const
     return err;
 }
 
-/* As torch.nn.functional.normalize does it. */
+/* As torch.nn.functional.normalize. */
 static void normalise(float *row, int64_t width)
 {
     double sum = 0;
@@ -237,7 +237,7 @@ static double distance_of(const float *a, const float *b, int64_t width)
     return sum;
 }
 
-/* The nearest documents of a vector, of equal ones the first. */
+/* The nearest documents of a vector, the first of equal ones. */
 static void rank_documents(const explain_nearest *self, const float *query, explain_near *out)
 {
     int64_t count = 0;
@@ -254,7 +254,8 @@ static void rank_documents(const explain_nearest *self, const float *query, expl
     }
 }
 
-/* The inputs that score.vectors reads of a document: of a causal model not the token after it. */
+/* The inputs that score.vectors reads of a document: for a causal model without the token after it.
+ * */
 static int64_t length_of(const bp_explain_settings *settings, const bp_explained *document)
 {
     int64_t T = document->T;

@@ -1,5 +1,5 @@
-/* What explain.datastore has: the contexts of tokens, as score.states writes them, of models that
- * predict words; vectors of documents, as score.vectors writes them, of classifiers. */
+/* The contents of explain.datastore: for models that predict words, contexts of tokens as
+ * score.states writes them; for classifiers, vectors of documents as score.vectors writes them. */
 #ifndef BP_EXPLAIN_NEAREST_NEAREST_H
 #define BP_EXPLAIN_NEAREST_NEAREST_H
 
@@ -7,7 +7,7 @@
 
 /** An entry close to a prediction. */
 typedef struct explain_near {
-    int64_t document, place; /* of the datastore; place 0 where it has whole documents */
+    int64_t document, place; /* in the datastore; place 0 if it has whole documents */
     double distance;         /* squared, Euclidean */
 } explain_near;
 
@@ -20,11 +20,11 @@ typedef struct explain_nearest_spec {
     int64_t k;
 } explain_nearest_spec;
 
-/** Opens the file, and for vectors of documents the model once more, without its head.
+/** Opens the file and, for vectors of documents, the model again without its head.
  *
  * Collective: over mesh->compute; `lm` is the model that is explained.
  * Owns:       *out is the caller's, explain_nearest_close(); NULL after an error.
- * Errors:     those of bp_datastore_open and of bp_model_open_vectors; BP_ERR_FORMAT no vectors of
+ * Errors:     those of bp_datastore_open and of bp_model_open_vectors; BP_ERR_FORMAT not vectors of
  *             this model; BP_ERR_CONFIG fewer entries than k: the same on all ranks. */
 bp_err explain_nearest_open(explain_nearest **out, const bp_mesh *mesh, const bp_config *config,
                             const bp_model *lm, const explain_nearest_spec *spec);

@@ -1,4 +1,4 @@
-/* How far methods agree about which inputs matter. Jain and Wallace 2019, "Attention is not
+/* The agreement of methods about which inputs matter. Jain and Wallace 2019, "Attention is not
  * Explanation". Called by gather.c. */
 #include "explain/pages/words.h"
 
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#define LEAST_INPUTS 5  /* of a target whose order says something */
+#define LEAST_INPUTS 5  /* the fewest inputs of a target for a meaningful order */
 #define MOST_TARGETS 64 /* of a document, evenly spaced: orders are sorted for each */
 
 struct explain_agreement {
@@ -33,7 +33,7 @@ void explain_agreement_free(explain_agreement **agreement)
     *agreement = NULL;
 }
 
-/* Of each method the matrix that says how much inputs count. */
+/* For each method, its matrix of attributions. */
 static int main_matrices(explain_matrix *out, const explain_matrix *matrices, int count)
 {
     int found = 0;

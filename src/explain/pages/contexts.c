@@ -1,5 +1,5 @@
-/* Places of the corpus with what stands around them, as pages show them. Called by the pages of
- * maps, of memories and of similarity. */
+/* Places of the corpus with their contexts, as shown on pages. Called by the pages of maps, of
+ * memories and of similarity. */
 #include "explain/pages/contexts.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 
 #define AROUND 48 /* bytes of context on either side */
 
-/* The text of spans [first, end) that is nearest to one of the ends, AROUND bytes at most. */
+/* The text of spans [first, end) that is nearest to one of the ends, at most AROUND bytes. */
 static json_t *text_of(const explain_spans *spans, int64_t first, int64_t end, bool at_end)
 {
     bp_buffer text = {0};
@@ -62,7 +62,7 @@ static bp_err add_texts(json_t *data, const explain_gathered *gathered,
     return err;
 }
 
-/* A document's value of each label: labels.NAME[documents]; "": it has none. */
+/* A document's value of each label: labels.NAME[documents]; "" if it has none. */
 static bp_err add_labels(json_t *labels, const explainer *self, int64_t number, size_t index)
 {
     int64_t own;

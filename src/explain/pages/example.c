@@ -1,6 +1,6 @@
-/* What the page of a document shows, as JSON: its tokens, and of each method what colours or lines
- * are drawn from. Matrices are bytes in base64, since a thousand tokens have a million values.
- * Called by gather.c. */
+/* The data of a document's page, as JSON: its tokens, and each method's values for colours or
+ * lines. Matrices are bytes in base64, because a thousand tokens have a million values. Called by
+ * gather.c. */
 #include "explain/pages/example.h"
 
 #include "base/mem.h"
@@ -42,7 +42,7 @@ json_t *explain_base64_json(const uint8_t *bytes, size_t count)
     return out;
 }
 
-/* As many digits as a page shows; null: it is not finite. */
+/* Rounded to the digits that a page shows; null if it is not finite. */
 json_t *explain_number_json(double value)
 {
     double power = value == 0 ? 1 : pow(10, 3 - floor(log10(fabs(value))));
@@ -98,7 +98,7 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
 
 /* ---- the lens ---- */
 
-/* Texts of the tokens that lists of ids name, each once: {"id": text}. */
+/* Texts of the tokens in lists of ids, each once: {"id": text}. */
 static void add_names(json_t *names, const explain_speller *speller, const float *ids,
                       int64_t count)
 {
@@ -126,7 +126,7 @@ static void add_layers(json_t *lens, const explain_shown *shown, const explain_s
 
 /* ---- attention ---- */
 
-/* Keys as two bytes each, the lower first; 65535: none. Weights as one of 255ths. */
+/* Keys as two bytes each, the lower first; 65535 if there is none. Weights in 255ths. */
 static json_t *attention_json(const explain_shown *shown)
 {
     const explain_weights weights = explain_weights_in(shown->weights, shown->form);
@@ -192,7 +192,7 @@ char *explain_script_text(const json_t *value)
     return bp_buffer_take(&out);
 }
 
-/* What is coloured: the matrices of methods, and attention flow. */
+/* The coloured values: the matrices of methods, and attention flow. */
 static void add_matrices(json_t *data, const explain_shown *shown)
 {
     static const bp_explain_array FLOW = {"flow", BP_EXPLAIN_BY_PLACES};
@@ -224,7 +224,7 @@ static json_t *target_json(const explain_shown *shown, const explain_speller *sp
                            : explain_token_json(speller, target);
 }
 
-/* The source of an encoder-decoder, and which of two texts each input is of. */
+/* The source of an encoder-decoder, and for each input, its text of the two. */
 static bp_err add_texts(json_t *data, const explain_shown *shown, const explain_speller *speller)
 {
     const bp_explained *document = shown->document;

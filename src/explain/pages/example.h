@@ -7,7 +7,7 @@
 #include "explain/pages/sources.h"
 #include "explain/pages/spans.h"
 
-/** What of a document is shown. */
+/** The contents of a document's page. */
 typedef struct explain_shown {
     const bp_explain_settings *settings;
     const bp_explained *document;
@@ -15,19 +15,19 @@ typedef struct explain_shown {
     const bp_explain_method *const *methods; /* [count] */
     int count;
     const float *results;           /* of the methods, one after another */
-    const float *weights;           /* explain_weights_of; NULL: there are none */
-    const char *const *outcomes;    /* names of classes or tags; NULL: targets are tokens */
+    const float *weights;           /* explain_weights_of; NULL if there are none */
+    const char *const *outcomes;    /* names of classes or tags; NULL if targets are tokens */
     const explain_entries *entries; /* of explain.datastore */
 } explain_shown;
 
-/** What the page's script reads, as text that ends no <script>: docs/explanation.md. Errors: those
+/** The data of the page's script, as text without "</script>": docs/explanation.md. Errors: those
  * of texts of tokens. Owns: bp_free(). */
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller);
 
-/** Bytes as a script's atob() has them back. New reference. */
+/** Bytes in base64, for a script's atob(). New reference. */
 json_t *explain_base64_json(const uint8_t *bytes, size_t count);
 
-/** A number with as many digits as a page shows; null: it is not finite. New reference. */
+/** A number rounded to the digits that a page shows; null if it is not finite. New reference. */
 json_t *explain_number_json(double value);
 
 /** Text of JSON for a <script>. Free with bp_free(). */

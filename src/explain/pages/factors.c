@@ -1,4 +1,4 @@
-/* factors.html: which factor of factors.h5 each token of an example lights up, as Ecco shows it
+/* factors.html: the factors of factors.h5 that each token of an example activates, as in Ecco
  * (Alammar 2021). Called by pages/pages.c. */
 #include "explain/pages/tables.h"
 
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NEURONS     5 /* of a factor that are named */
+#define NEURONS     5 /* neurons named per factor */
 #define TOKEN_BYTES 30
 
 typedef struct factors {
@@ -18,7 +18,7 @@ typedef struct factors {
     const json_t *layers;
 } factors;
 
-/* Of a column of W each value as a share of the largest, in 255ths; base64, a factor after the
+/* The values of each column of W as shares of the largest, in 255ths; base64, one factor after the
  * other. `scale` gets the largest of each. */
 static json_t *lights_of(const factors *self, const float *w, int64_t T, json_t *scale)
 {
@@ -102,7 +102,7 @@ static bp_err add_document(json_t *list, const factors *self, int64_t d,
     return err;
 }
 
-/* The layers that factors are of: explain.layers without the embedding. */
+/* The layers of factors: explain.layers without the embedding. */
 static json_t *layers_of(const explainer *self)
 {
     json_t *list = json_array();
@@ -113,7 +113,7 @@ static json_t *layers_of(const explainer *self)
     return list;
 }
 
-/* The examples, as many as the page has room for. */
+/* The examples, as many as fit on the page. */
 static bp_err fill(json_t *data, json_t *page, bp_h5 *h5, const explain_gathered *gathered,
                    explainer *self, const json_t *figures)
 {

@@ -1,5 +1,5 @@
-/* Documents as they come by in the merge: pages of examples, words, methods beside each other.
- * Called by method_files.c. */
+/* Documents in the order of the merge: pages of examples, words, comparison of methods. Called by
+ * method_files.c. */
 #include "explain/pages/gather.h"
 
 #include "base/config/run_options.h"
@@ -107,7 +107,7 @@ static json_t *beginning_of(const explain_spans *spans)
 
 /* ---- statistics of heads ---- */
 
-/* Puts a document where its value belongs among the largest. */
+/* Inserts a document among those with the largest values. */
 static void insert(json_t *list, double value, json_t *row)
 {
     size_t at = 0;
@@ -251,7 +251,7 @@ bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t n
 
 /* ---- summary.json ---- */
 
-/* Documents that a listed word is in: one of twenty of the corpus, 2 to 10. */
+/* The fewest documents of a listed word: a twentieth of the corpus, from 2 to 10. */
 static int64_t least_documents(int64_t documents)
 {
     int64_t least = documents / 20 < BP_FEW_DOCUMENTS ? documents / 20 : BP_FEW_DOCUMENTS;

@@ -13,7 +13,7 @@ static bool is_known(const json_t *interval)
     return json_is_number(json_array_get(interval, 0));
 }
 
-/* A figure as text, by the width of its interval. */
+/* A figure as text, rounded by the width of its interval. */
 static void put_figure(json_t *cell, const json_t *value, const json_t *interval)
 {
     double low = json_number_value(json_array_get(interval, 0)),
@@ -91,7 +91,7 @@ static json_t *grid_row(const json_t *values, const json_t *intervals, int64_t l
     return json_pack("{sI so}", "layer", (json_int_t)layer, "cells", cells);
 }
 
-/* Where the page of a document is; null: it has none. */
+/* The page of a document; null if it has none. */
 static json_t *page_of(const explain_gathered *gathered, const json_t *document)
 {
     const json_t *example;
@@ -210,7 +210,7 @@ static json_t *word_rows(const json_t *list)
     return rows;
 }
 
-/* The name that lists give an array of a method. */
+/* The name of a method's array in lists. */
 static const char *title_of(const bp_explain_method *method, const char *name)
 {
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
@@ -219,7 +219,7 @@ static const char *title_of(const bp_explain_method *method, const char *name)
     return name;
 }
 
-/* What has no word is left out. */
+/* Entries without a word are omitted. */
 static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
 {
     const json_t *largest = json_object_get(lists, "largest"),
@@ -251,7 +251,7 @@ static json_t *words_of(const bp_explain_method *method, const json_t *figures)
 
 /* ---- all ---- */
 
-/* ---- how faithful methods are ---- */
+/* ---- faithfulness of methods ---- */
 
 static json_t *curve_of(const json_t *of)
 {
@@ -270,7 +270,7 @@ static json_t *curve_of(const json_t *of)
     return cell;
 }
 
-/* A row a method that was measured; null: the method measures none. */
+/* One row per measured method; null if there is none. */
 static json_t *curves_of(const json_t *figures)
 {
     json_t *rows = json_array(), *titles = json_array(), *value;
@@ -299,7 +299,7 @@ static json_t *curves_of(const json_t *figures)
     return json_null();
 }
 
-/* member: of an ensemble, whose figures these are; NULL: of the model, or the mean. */
+/* member: the ensemble's member of these figures; NULL: the model, or the mean. */
 static json_t *method_of(const explain_gathered *gathered, explainer *self, int m,
                          const json_t *figures, const char *member)
 {
@@ -339,7 +339,7 @@ static json_t *agreement_of(const json_t *list)
     return rows;
 }
 
-/* What is explained of each prediction. */
+/* The target explained for each prediction. */
 static const char *target_of(const explainer *self)
 {
     static const char *const WORDS[] = {[EXPLAIN_NEXT] = "the token that follows",

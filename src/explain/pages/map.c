@@ -38,7 +38,7 @@ static bp_err open_points(map_points *out, bp_h5 *h5)
 
 /* ---- maps ---- */
 
-/* Two columns of a table of the file: of each point 2 x 2 bytes, the lower first, from `low` to
+/* Two columns of a table of the file: for each point 2 x 2 bytes, the lower first, from `low` to
  * `high`. */
 static bp_err add_map(json_t *maps, const map_points *points, const char *name, int64_t at,
                       json_int_t layer)
@@ -78,7 +78,7 @@ static bp_err add_map(json_t *maps, const map_points *points, const char *name, 
     return err;
 }
 
-/* Of each layer the components, and the two others where they were drawn. */
+/* For each layer the components, and the two other maps if they exist. */
 static bp_err add_maps(json_t *maps, const map_points *points, const explainer *self,
                        const json_t *figures)
 {
@@ -97,7 +97,7 @@ static bp_err add_maps(json_t *maps, const map_points *points, const explainer *
     return err;
 }
 
-/* A row a map whose quality is known: how well it keeps neighbours. */
+/* One row per map of known quality: how well it keeps neighbours. */
 static json_t *qualities_of(const json_t *figures)
 {
     static const char *const NAMES[] = {"pca", "tsne", "umap"};

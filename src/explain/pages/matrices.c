@@ -1,4 +1,4 @@
-/* Rows by target of what methods leave. Called by pages/words.c, pages/agreement.c and
+/* Rows by target of the results of methods. Called by pages/words.c, pages/agreement.c and
  * pages/example.c. */
 #include "explain/pages/matrices.h"
 
@@ -8,7 +8,7 @@
 
 #define SOURCE "source_" /* before the names of arrays over sources */
 
-/* Is it a matrix, and of which kind? Of several foils the first is shown. */
+/* Is it a matrix, and of which kind? With several foils the first is shown. */
 static bool take(explain_matrix *out, const bp_explain_method *method,
                  const bp_explain_array *array, const float *values, const bp_explain_form *form)
 {

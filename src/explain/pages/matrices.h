@@ -11,19 +11,19 @@ typedef struct explain_matrix {
     const bp_explain_method *method;
     const bp_explain_array *array;
     const float *values;
-    bool by_place;  /* a row an input, not a target */
-    bool last;      /* a text is judged at its last place */
+    bool by_place;  /* one row per input, not per target */
+    bool last;      /* a text is classified at its last place */
     bool of_source; /* columns are places of the source */
-    int64_t stride; /* from row to row */
+    int64_t stride; /* stride between rows */
 } explain_matrix;
 
-/** All of `count` methods' results, in their order: how many. */
+/** List all matrices of `count` methods' results, in their order; returns how many. */
 int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_info *info,
                         const bp_explain_method *const *methods, int count, const float *results,
                         const bp_explain_form *form);
-/** How lists name it: methods by changed inputs by their own name, others by their array's. */
+/** Its name in lists: the method's for methods that change inputs, else the array's. */
 const char *explain_matrix_title(const bp_explain_method *method, const bp_explain_array *array);
-/** Does it say how much inputs count, and no other matrix of its method? */
+/** Is it its method's matrix of attributions (bp_explain_method.ranks)? */
 bool explain_matrix_is_main(const explain_matrix *matrix);
 /** Columns, and row of target k. */
 int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document);

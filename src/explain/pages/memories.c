@@ -1,5 +1,5 @@
-/* memories.html: the keys of memories.h5 with the largest coefficients, the places that set them
- * off, and what their values predict. Called by pages/pages.c. */
+/* memories.html: the keys of memories.h5 with the largest coefficients, the places that activate
+ * them, and the predictions of their values. Called by pages/pages.c. */
 #include "explain/pages/tables.h"
 
 #include "base/mem.h"
@@ -7,13 +7,13 @@
 #include <stdlib.h>
 
 #define MOST_TRIGGERS 10  /* of a key */
-#define KEY_BYTES     250 /* of a key without the contexts of its triggers, as a rule */
+#define KEY_BYTES     250 /* of a key without the contexts of its triggers, typically */
 
 typedef struct memories {
     int64_t rows, k, shown, layers; /* keys of all layers; triggers of a key, and those shown */
     int64_t *layer, *document, *place, *next, *top, *ranks;
     float *coefficient, *log_p;
-    int64_t *chosen, count; /* [count] rows, rising */
+    int64_t *chosen, count; /* [count] rows, ascending */
     explain_place *places;
     int64_t place_count;
 } memories;
@@ -47,7 +47,7 @@ static void clear(memories *self)
         bp_free(lists[k]);
 }
 
-/* ---- the keys that are shown: of each layer those with the largest coefficients ---- */
+/* ---- the keys shown: for each layer those with the largest coefficients ---- */
 
 typedef struct strength {
     float value;
@@ -106,7 +106,7 @@ static void find_places(memories *self)
     self->place_count = explain_places_sort(self->places, self->place_count);
 }
 
-/* ---- what the script reads ---- */
+/* ---- data of the script ---- */
 
 /* [place, coefficient, next token, its rank] of each trigger. */
 static json_t *triggers_of(const memories *self, int64_t row, json_t *names,

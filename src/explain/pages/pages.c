@@ -1,5 +1,5 @@
-/* Pages of methods of the whole corpus: a file each, beside index.html, which links to them. Called
- * by index.c. */
+/* Pages of methods of the whole corpus: one file each, linked from index.html. Called by index.c.
+ * */
 #include "explain/pages/pages.h"
 
 #include "explain/pages/tables.h"
@@ -54,7 +54,7 @@ json_t *explain_page_of(const explain_gathered *gathered, explainer *self,
     return json_null();
 }
 
-/* The file of a method's page; NULL: it has none. */
+/* The file of a method's page; NULL if it has none. */
 static const char *file_of(const bp_explain_method *method)
 {
     for (size_t k = 0; k < sizeof PAGES / sizeof PAGES[0]; k++)
@@ -72,7 +72,7 @@ const char *explain_missing_page(void *context, const char *folder)
     size_t k;
 
     if (bp_json_load(&summary, path, SUMMARY_BYTES) != BP_OK)
-        summary = NULL; /* it is a file of the run, which is opened by others */
+        summary = NULL; /* opening it elsewhere reports the fault */
     json_array_foreach(json_object_get(summary, "examples"), k, example)
     {
         file = json_string_value(json_object_get(example, "page"));

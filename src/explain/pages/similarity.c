@@ -1,4 +1,4 @@
-/* similarity.html: how alike states of a word are layer by layer, and the nearest neighbours of
+/* similarity.html: the similarity of a word's states layer by layer, and the nearest neighbours of
  * places, from similarity.h5. Called by pages/pages.c. */
 #include "explain/pages/tables.h"
 
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MOST_TYPES      1000 /* tokens that are listed: those with the most occurrences */
-#define NEIGHBOUR_BYTES 20   /* of a neighbour without its context, as a rule */
+#define MOST_TYPES      1000 /* tokens listed: those with the most occurrences */
+#define NEIGHBOUR_BYTES 20   /* of a neighbour without its context, typically */
 
 typedef struct alike {
     int64_t layers, types, words, points, queries, all_queries, k;
@@ -106,7 +106,7 @@ static void add_words(json_t *data, const json_t *figures)
 
 /* ---- neighbours ---- */
 
-/* Of the queries that are shown, evenly spaced, the k-th one's number in the file. */
+/* The number in the file of the k-th of the shown queries, which are evenly spaced. */
 static int64_t query_at(const alike *self, int64_t q)
 {
     return q * self->all_queries / self->queries;
@@ -148,7 +148,8 @@ static json_int_t number_of(const alike *self, int64_t point)
     return (json_int_t)explain_places_find(self->places, self->place_count, place_of(self, point));
 }
 
-/* data.queries: places; data.near: of each query and layer [place, cosine] by falling cosine. */
+/* data.queries: places; data.near: for each query and layer [place, cosine] by descending cosine.
+ * */
 static void add_queries(json_t *data, const alike *self)
 {
     json_t *queries = json_array(), *near = json_array();

@@ -58,7 +58,7 @@ static json_t *text_of(const explain_spans *spans, int64_t first, int64_t end)
     return out;
 }
 
-/* The beginning of a document that is an entry as a whole. */
+/* The beginning of a document that is an entry. */
 static bp_err add_beginning(json_t *entry, const explain_entries *self,
                             const explain_speller *speller, int64_t document)
 {

@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MARK  "##"           /* WordPiece's of a token that goes on */
-#define BLANK "\xE2\x96\x81" /* U+2581, SentencePiece's of a space */
+#define MARK  "##"           /* WordPiece's mark of a token that continues a word */
+#define BLANK "\xE2\x96\x81" /* U+2581, SentencePiece's mark of a space */
 
 bp_err explain_speller_open(explain_speller *out, const bp_corpus *corpus, const bp_config *config)
 {
@@ -36,7 +36,7 @@ static bool begins_with(const char *text, size_t bytes, const char *with)
     return bytes >= strlen(with) && memcmp(text, with, strlen(with)) == 0;
 }
 
-/* A token as it is in a text: without marks of its tokenizer. */
+/* A token as in a text: without marks of its tokenizer. */
 static void add_text(const explain_speller *speller, bool begins, const char *text, size_t bytes,
                      bp_buffer *out)
 {

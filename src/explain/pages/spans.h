@@ -1,4 +1,4 @@
-/* Tokens as people read them: on pages, and as words of the corpus. Local: no MPI. */
+/* Tokens as readable text, for pages and for words of the corpus. Local: no MPI. */
 #ifndef BP_EXPLAIN_PAGES_SPANS_H
 #define BP_EXPLAIN_PAGES_SPANS_H
 
@@ -8,22 +8,22 @@
 #include "text/tokenizer/tokenizer.h"
 
 typedef struct explain_speller {
-    bp_tokenizer *tokenizer; /* NULL: ids are shown */
-    bool *continues;         /* [vocabulary] the token goes on with a word */
-    bool spaced, pieces;     /* words, WordPiece: a space is before each that begins */
+    bp_tokenizer *tokenizer; /* NULL if ids are shown */
+    bool *continues;         /* [vocabulary] the token continues a word */
+    bool spaced, pieces;     /* words, WordPiece: a space precedes each word */
 } explain_speller;
 
-/** By the corpora's tokenizer, or that of tokenizer.path. Clear after an error too. Errors: those
- * of bp_score_page_tokenizer; BP_ERR_SYSTEM. */
+/** Open with the corpora's tokenizer, or that of tokenizer.path. Clear after an error too. Errors:
+ * those of bp_score_page_tokenizer; BP_ERR_SYSTEM. */
 bp_err explain_speller_open(explain_speller *out, const bp_corpus *corpus, const bp_config *config);
 void explain_speller_clear(explain_speller *speller);
 
-/** Tokens side by side whose bytes make whole characters: most are one token. */
+/** Adjacent tokens whose bytes form whole characters; most spans are one token. */
 typedef struct explain_span {
-    int64_t first, count; /* tokens */
+    int64_t first, count; /* number of tokens */
     size_t text, bytes;   /* in explain_spans.texts */
     bool begins;          /* a word */
-    bool space;           /* there is one before it that is no part of its text */
+    bool space;           /* a space precedes it, not part of its text */
 } explain_span;
 typedef struct explain_spans {
     explain_span *list;
@@ -37,9 +37,9 @@ void explain_spans_clear(explain_spans *spans);
 
 /** {"text": [...], "count": [...], "begins": [0 or 1, ...], "space": [...]}. New reference. */
 json_t *explain_spans_json(const explain_spans *spans);
-/** The text of one token; its id where there is no tokenizer. New reference. */
+/** The text of one token; its id if there is no tokenizer. New reference. */
 json_t *explain_token_json(const explain_speller *speller, int64_t token);
-/** text: the word of spans [first, end), without the space before it. *end is set. */
+/** text: the word of spans [first, end), without its leading space. Sets *end. */
 void explain_word_at(const explain_spans *spans, int64_t first, int64_t *end, bp_buffer *text);
 
 #endif

@@ -1,11 +1,11 @@
-/* What the pages of methods of the whole corpus have in common: a file's tables, figures by layer.
- * Local: no MPI. */
+/* Shared by the pages of methods of the whole corpus: tables of a file, figures by layer. Local: no
+ * MPI. */
 #ifndef BP_EXPLAIN_PAGES_TABLES_H
 #define BP_EXPLAIN_PAGES_TABLES_H
 
 #include "explain/pages/contexts.h"
 
-/** A page of a method, beside index.html. */
+/** A page of a method, linked from index.html. */
 typedef struct explain_page {
     const bp_explain_method *method;
     const char *file, *template; /* of RUN/explain; of the job's report, without its ending */
@@ -17,12 +17,12 @@ typedef struct explain_page {
 extern const explain_page explain_page_projection, explain_page_similarity, explain_page_memories,
     explain_page_factors;
 
-/** A table of a file in the caller's memory, bp_free(); *rows and *columns may be NULL. Errors:
- * those of reading. */
+/** Read a table of a file into new memory, bp_free(); *rows and *columns may be NULL. Errors: those
+ * of reading. */
 bp_err explain_table_read(bp_h5 *h5, const char *name, bp_h5_type type, void **out, int64_t *rows,
                           int64_t *columns);
-/** figures.NAME of each layer as lines of a picture: data.figures = [{"name", "values"}...], and as
- * a table: page.layers. */
+/** Add figures.NAME of each layer as lines of a plot, data.figures = [{"name", "values"}...], and
+ * as a table, page.layers. */
 void explain_add_layers(json_t *data, json_t *page, const json_t *figures);
 
 #endif

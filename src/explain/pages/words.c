@@ -14,9 +14,9 @@ struct explain_words {
     int matrices;
     bp_strmap map;    /* value: occurrences */
     bp_ratio *ratios; /* [map.count][groups][matrices] */
-    double *open;     /* [map.count][1 + groups (1 + matrices)]: of the document at hand */
+    double *open;     /* [map.count][1 + groups (1 + matrices)]: of the current document */
     int64_t ratio_capacity, open_capacity;
-    int64_t *touched, touched_capacity; /* words of the document at hand */
+    int64_t *touched, touched_capacity; /* words of the current document */
 };
 
 explain_words *explain_words_new(int64_t groups)
@@ -44,8 +44,8 @@ static int64_t open_size(const explain_words *self)
     return 1 + self->groups * (1 + self->matrices);
 }
 
-/* The sums of word `index` in the document at hand: whether it was met, then of each group the
- * pairs of an occurrence and a target, and a sum a matrix. */
+/* The sums of word `index` in the current document: whether it occurs, then for each group the
+ * pairs of an occurrence and a target, and one sum per matrix. */
 static double *open_of(const explain_words *self, int64_t index)
 {
     return self->open + index * open_size(self);
@@ -92,7 +92,7 @@ static void end_word(explain_words *self, int64_t index)
     memset(open, 0, (size_t)open_size(self) * sizeof *open);
 }
 
-/* The word of `text`; room for it. */
+/* The word of `text`, added if new. */
 static bp_err find_word(explain_words *self, const bp_buffer *text, int64_t *index)
 {
     bp_err err = bp_strmap_add(&self->map, text->data ? text->data : "", text->bytes, 1, index);

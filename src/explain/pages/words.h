@@ -1,5 +1,5 @@
-/* Words of the corpus with the largest mean attributions, and how far methods agree: sums over
- * documents as they come by. Local: no MPI. */
+/* Words of the corpus with the largest mean attributions, and the agreement between methods: sums
+ * over documents as they are read. Local: no MPI. */
 #ifndef BP_EXPLAIN_PAGES_WORDS_H
 #define BP_EXPLAIN_PAGES_WORDS_H
 
@@ -9,20 +9,20 @@
 #define EXPLAIN_WORDS_LISTED 20
 
 typedef struct explain_words explain_words;
-/** Of models with classes or tags words are kept by the outcome that is explained: `groups` of
- * them; 1: all together. */
+/** For models with classes or tags, words are grouped by the outcome explained: `groups` of them;
+ * 1: all together. */
 explain_words *explain_words_new(int64_t groups);
 void explain_words_free(explain_words **words);
-/** Adds the words of a document, whose tokens `spans` are of. Errors: BP_ERR_SYSTEM. */
+/** Adds the words of a document with these spans. Errors: BP_ERR_SYSTEM. */
 bp_err explain_words_add(explain_words *words, const bp_explain_settings *settings,
                          const bp_explained *document, const explain_spans *spans,
                          const explain_matrix *matrices, int count);
 /** {"largest": [{"word", "mean", "interval", "occurrences", "documents"}...], "smallest": ...} of
- * matrix m and a group: words of `least` documents or more, by their mean attribution to a target.
+ * matrix m and a group: words in at least `least` documents, by their mean attribution to a target.
  * New reference. */
 json_t *explain_words_json(const explain_words *words, int m, int64_t group, int64_t least);
 
-/** Correlations of the methods with one another: of each document the mean over its targets. */
+/** Correlations between methods: for each document, the mean over its targets. */
 typedef struct explain_agreement explain_agreement;
 explain_agreement *explain_agreement_new(void);
 void explain_agreement_free(explain_agreement **agreement);

@@ -8,14 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-#define TOKENS 5 /* that a state tries at a place */
+#define TOKENS 5 /* tokens that a state tries at a place */
 
 typedef struct state {
     int64_t count;
     int64_t place[EXPLAIN_EDITS];
     int32_t token[EXPLAIN_EDITS];
-    int32_t choice; /* what is preferred */
-    double log_p;   /* of what was preferred at first; of a regression its value, times `sign` */
+    int32_t choice; /* the preferred outcome */
+    double log_p; /* of the initially preferred outcome; for a regression its value, times `sign` */
 } state;
 
 typedef struct beam {
@@ -24,7 +24,7 @@ typedef struct beam {
     const bp_explained *document;
     bp_explained copy; /* whose inputs are `tokens` */
     int64_t k;         /* the target */
-    explain_text text; /* what is replaced for it */
+    explain_text text; /* the text replaced for it */
     int32_t *tokens;   /* [T], or [S], of a state */
     int32_t *targets;  /* [K] of the copy */
     double sign;       /* a regression's value falls (1) or rises (-1); else 1 */
@@ -109,13 +109,13 @@ static void add_tried(beam *self, const state *from, int64_t place, int32_t toke
     to->token[to->count++] = token;
     for (int64_t j = 0; j < self->count && from != &self->states[0]; j++)
         if (are_same(to, &self->tried[j]))
-            return; /* another state has come to it */
+            return; /* another state made the same text */
     self->count++;
 }
 
 /* ---- a level of the search ---- */
 
-/* What each text that was tried prefers, and how probable the first choice is. */
+/* The preferred outcome of each text tried, and the probability of the first choice. */
 static bp_err run_tried(beam *self, state *tried, int64_t count)
 {
     explain_variants variants;
@@ -171,8 +171,8 @@ static bp_err expand(beam *self, const state *from)
     return err;
 }
 
-/* The text of the lowest ln p among those that were tried, or among those that change the choice;
- * -1: there is none. */
+/* The text with the lowest ln p among those tried, or among those that change the choice; -1 if
+ * there is none. */
 static int64_t find_lowest(const beam *self, bool changed)
 {
     int64_t best = -1;
@@ -257,7 +257,7 @@ static bp_err find_choice(beam *self)
     return err;
 }
 
-/* One way, of a regression. */
+/* One direction, for a regression. */
 static bp_err find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
                    const bp_explained *document, int64_t k, double sign)
 {
@@ -293,7 +293,7 @@ static bp_err find(explain_edit *out, bp_model *lm, const bp_explain_settings *s
     return err;
 }
 
-/* Is it less of an edit? */
+/* Is it a smaller edit? */
 static bool is_smaller(const explain_edit *edit, const explain_edit *than)
 {
     if (edit->count < 0 || than->count < 0)

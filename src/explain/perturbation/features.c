@@ -8,9 +8,9 @@
 /* The inputs of a document, or its source. */
 typedef struct words {
     const bp_explain_settings *settings;
-    const int32_t *tokens, *segments; /* [count]; segments NULL: none */
+    const int32_t *tokens, *segments; /* [count]; segments may be NULL */
     int64_t count;
-    bool keeps_first;  /* a model that continues texts cannot do without its first input */
+    bool keeps_first;  /* a model that continues texts needs its first input */
     int32_t *of_place; /* [count] */
 } words;
 
@@ -30,7 +30,7 @@ static bool is_fixed(const words *self, int64_t t)
     return bp_explain_is_special(self->settings, self->tokens[t]) || (t == 0 && self->keeps_first);
 }
 
-/* Does the token at t go on with the word before it? */
+/* Does the token at t continue the word before it? */
 static bool goes_on(const words *self, int64_t t)
 {
     return t > 0 && self->settings->words.parts && self->settings->words.parts[self->tokens[t]] &&
@@ -38,7 +38,7 @@ static bool goes_on(const words *self, int64_t t)
            (!self->segments || self->segments[t] == self->segments[t - 1]);
 }
 
-/* The place after the last of a word that begins at t. */
+/* The place after the end of the word that begins at t. */
 static int64_t end_of_word(const words *self, int64_t t)
 {
     for (t++; t < self->count && !is_fixed(self, t) && goes_on(self, t);)
@@ -59,7 +59,7 @@ static int32_t spelled(const words *self, int32_t token)
     return self->settings->words.same ? self->settings->words.same[token] : token;
 }
 
-/* The first place of an earlier word with the same tokens; -1: none. */
+/* The first place of an earlier word with the same tokens; -1 if there is none. */
 static int64_t find_word(const words *self, int64_t first, int64_t end)
 {
     for (int64_t t = 0; t < first; t++) {
@@ -77,7 +77,7 @@ static int64_t find_word(const words *self, int64_t first, int64_t end)
     return -1;
 }
 
-/* So many words that follow one another are one feature, wherever else they come. */
+/* This many consecutive words are one feature, together with all their other occurrences. */
 static void find_groups(const words *self, int64_t *count)
 {
     int64_t found = 0;

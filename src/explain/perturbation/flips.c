@@ -1,4 +1,5 @@
-/* First-order changes of all tokens in the place of each. Called by methods/counterfactual.c. */
+/* First-order changes of ln p(target) for all tokens at each place. Called by
+ * methods/counterfactual.c. */
 #include "explain/perturbation/flips.h"
 
 #include "base/mem.h"
@@ -26,7 +27,7 @@ void explain_flips_clear(explain_flips *flips)
     bp_free(flips->change);
 }
 
-/* Puts a token, of a larger id than all before it, among those of its place. */
+/* Inserts a token, whose id is larger than all before it, among those of its place. */
 static void insert(explain_flips *flips, int64_t place, int32_t token, double change)
 {
     int32_t *tokens = flips->token + place * flips->each;
@@ -58,7 +59,7 @@ typedef struct search {
     const explain_text *text;
     const float *gradients;
     const bool *kept; /* [places] */
-    double *own;      /* [places] e'g of what is there */
+    double *own;      /* [places] e'g of the current token */
 } search;
 
 /* All places can take any of these tokens. */

@@ -1,15 +1,15 @@
-/* Tokens that first-order changes of ln p(target) put first, place by place: HotFlip. Collective
- * over settings->group. Source: Ebrahimi et al. 2018, "HotFlip: White-box adversarial examples for
- * text classification". */
+/* HotFlip: for each place, the tokens with the largest first-order changes of ln p(target).
+ * Collective over settings->group. Source: Ebrahimi et al. 2018, "HotFlip: White-box adversarial
+ * examples for text classification". */
 #ifndef BP_EXPLAIN_FLIPS_H
 #define BP_EXPLAIN_FLIPS_H
 
 #include "explain/method.h"
 
-#define EXPLAIN_FLIP_ROWS 1024 /* word vectors that are looked up together */
+#define EXPLAIN_FLIP_ROWS 1024 /* word vectors looked up together */
 
-/** Replacements of each place: by how much they would change ln p(target), largest falls first, of
- * equal ones the smaller id; -1: no more, or a place that is not changed. */
+/** Replacements of each place: by their change of ln p(target), the largest decrease first, the
+ * smaller id of equal ones; -1: no more, or a place that is not changed. */
 typedef struct explain_flips {
     int64_t places, each;
     int32_t *token; /* [places][each] */
@@ -22,12 +22,12 @@ typedef struct explain_text {
     int64_t count;
     bool of_source;
 } explain_text;
-/** What is replaced for target k: the source where there is one, else the inputs that it depends
- * on. Local. */
+/** The text replaced for target k: the source if there is one, else the inputs that the target
+ * depends on. Local. */
 explain_text explain_text_of(const bp_explain_settings *settings, const bp_explained *document,
                              int64_t k);
 
-/** Is no input of a document, or of what is made of it, replaced here? */
+/** Is this input of a document, or of a text made from it, never replaced? */
 typedef bool (*explain_is_kept)(const void *context, int64_t place);
 
 void explain_flips_init(explain_flips *out, int64_t places, int64_t each);

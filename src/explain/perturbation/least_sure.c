@@ -1,4 +1,4 @@
-/* Which of a text's predictions is explained by replaced tokens. Called by
+/* Chooses the prediction of a text to explain by replaced tokens. Called by
  * methods/counterfactual.c. */
 #include "explain/perturbation/edits.h"
 
@@ -6,13 +6,13 @@
 
 #include <math.h>
 
-/* Values of a whole text that one pass gives: ln p of each target at its place, or, of tags, of
- * which a place may have several targets, of the tag that it prefers. */
+/* Values of a whole text from one pass: ln p of each target at its place. For tags, where a place
+ * may have several targets, ln p of the preferred tag. */
 typedef struct whole {
     int32_t *targets, source_length;
     bp_model_batch batch;
     float *values; /* [T] */
-    float *log_p;  /* [rows][columns] of tags; else NULL */
+    float *log_p;  /* [rows][columns] for tags; else NULL */
     int64_t rows, columns;
 } whole;
 

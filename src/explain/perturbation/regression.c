@@ -7,7 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#define LEAST 1e-12 /* of a diagonal element that is left of it: it is a combination of others */
+/* Smallest remaining share of a diagonal element; below it, the unknown is a combination of others.
+ */
+#define LEAST 1e-12
 
 void explain_system_init(explain_system *out, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* Weighted least squares of few unknowns, in double: what fits local models to changed texts.
- * Local: no MPI. */
+/* Weighted least squares of few unknowns, in double: fits local models to changed texts. Local: no
+ * MPI. */
 #ifndef BP_EXPLAIN_REGRESSION_H
 #define BP_EXPLAIN_REGRESSION_H
 
@@ -10,17 +10,17 @@
 typedef struct explain_system {
     int64_t n;
     double *matrix; /* [n][n]: the lower half; then its factor */
-    bool *free;     /* [n]: nothing determines this unknown; it is 0 */
-    int64_t loose;  /* how many of them */
+    bool *free;     /* [n]: this unknown is undetermined, and set to 0 */
+    int64_t loose;  /* number of undetermined unknowns */
 } explain_system;
-/** matrix is 0. Owns: explain_system_clear(). */
+/** Makes a system with matrix 0. Owns: explain_system_clear(). */
 void explain_system_init(explain_system *out, int64_t n);
 void explain_system_clear(explain_system *system);
 /** Adds weight x x'. */
 void explain_system_add(explain_system *system, const double *x, double weight);
-/** matrix becomes its factor. */
+/** Replaces the matrix by its factor. */
 void explain_system_factor(explain_system *system);
-/** b[n] becomes the solution. After explain_system_factor. */
+/** Replaces b[n] by the solution. After explain_system_factor. */
 void explain_system_solve(const explain_system *system, double *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sets of features, and what a document is worth with them. Called by methods/surrogate.c and
+/* Sets of features, and the values of a document with them. Called by methods/surrogate.c and
  * methods/shapley.c. */
 #include "explain/perturbation/sets.h"
 

@@ -1,4 +1,4 @@
-/* What a document is worth with sets of its features: for LIME and Shapley values. Collective over
+/* The values of a document with sets of its features, for LIME and Shapley values. Collective over
  * settings->group. */
 #ifndef BP_EXPLAIN_SETS_H
 #define BP_EXPLAIN_SETS_H
@@ -11,14 +11,14 @@
  * predicted at once. */
 typedef struct explain_sets {
     explain_masks masks;
-    int64_t outcomes; /* of each set: explain_variants_outcomes */
+    int64_t outcomes; /* per set: explain_variants_outcomes */
     int64_t length;   /* inputs that it depends on */
     double *values;   /* [samples][outcomes]: explain_variants_value */
     double *of_one;   /* [samples] for explain_sets_of */
 } explain_sets;
 
-/** Room for `samples` sets of the features before target k; masks.kept is 0. Owns:
- * explain_sets_clear(). Errors: BP_ERR_SYSTEM, on this rank alone: the caller agrees on it. */
+/** Allocate `samples` sets of the features before target k; masks.kept is 0. Owns:
+ * explain_sets_clear(). Errors: BP_ERR_SYSTEM, on this rank only: the caller agrees on it. */
 bp_err explain_sets_new(explain_sets *out, const bp_explain_settings *settings,
                         const bp_explained *document, const explain_features *features, int64_t k,
                         int64_t samples);
@@ -31,7 +31,7 @@ bp_err explain_sets_run(explain_sets *sets, bp_model *lm, const bp_explain_setti
                         const bp_explained *document, const explain_features *features, int64_t k);
 /** values[samples] of one outcome; valid until the next call. */
 const double *explain_sets_of(explain_sets *sets, int64_t outcome);
-/** The target after k that a run explains: all at once, or one by one. */
+/** The next target after k: one run explains all at once, or one by one. */
 static inline int64_t explain_sets_next(const bp_explain_settings *settings,
                                         const bp_explained *document, int64_t k)
 {

@@ -87,7 +87,7 @@ void explain_shapley_draw(explain_masks *out, const bp_rng_key *key)
 
 /* ---- the regression ---- */
 
-/* x[M - 1] of text s, and what it is worth beyond none and the last feature. */
+/* x[M - 1] of text s, and its value minus those of no features and of the last feature. */
 static double take(double *x, const explain_masks *masks, const double *value, int64_t s)
 {
     int64_t M = masks->features;
@@ -103,7 +103,7 @@ static double weight_of(const double *weights, int64_t s)
     return weights ? weights[s - 2] : 1;
 }
 
-/* error[M] of phi, once the system has its factors. */
+/* error[M] of phi, after the system is factored. */
 static void find_errors(double *error, const double *phi, const explain_system *system,
                         const explain_masks *masks, const double *value, const double *weights)
 {
@@ -123,7 +123,7 @@ static void find_errors(double *error, const double *phi, const explain_system *
             error[j] += left * left * x[j] * x[j];
             sum += x[j];
         }
-        last += left * left * sum * sum; /* the last one is what the others leave */
+        last += left * left * sum * sum; /* the last one is the remainder */
     }
     error[n] = last;
     for (int64_t j = 0; j <= n; j++)

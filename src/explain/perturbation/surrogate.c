@@ -10,7 +10,7 @@
 #define WIDTH       25.0 /* of the kernel */
 #define PENALTY     1.0
 #define CHOOSING    0.01                /* the penalty by which many features are chosen */
-#define ONE_BY_ONE  6                   /* features that are chosen one by one */
+#define ONE_BY_ONE  6                   /* features chosen one by one */
 #define BLOCKS_EACH ((uint64_t)1 << 24) /* draws that a sample may use */
 
 void explain_surrogate_draw(explain_masks *out, const bp_rng_key *key)
@@ -39,7 +39,7 @@ typedef struct fit {
     const double *values;
     double *weight;      /* [samples] */
     double *mean;        /* [features] weighted */
-    double *x;           /* [features] of a sample, of those that are used, without means */
+    double *x;           /* [features] of a sample, only those used, without means */
     double *beta;        /* [features] */
     const int64_t *used; /* [count] */
     int64_t count;
@@ -78,7 +78,7 @@ static void take(fit *self, int64_t s)
         self->x[j] = (double)kept[self->used[j]] - self->mean[self->used[j]];
 }
 
-/* scikit-learn's: values without spread are explained wholly or not at all. */
+/* As scikit-learn: values without spread are explained entirely or not at all. */
 static double share_explained(double missed, double spread)
 {
     return spread > 0 ? 1 - missed / spread : missed > 0 ? 0 : 1;
@@ -117,7 +117,7 @@ static void solve(fit *self, const int64_t *used, int64_t count, double penalty)
     self->r2 = share_explained(missed, spread);
 }
 
-/* ---- which features ---- */
+/* ---- choice of features ---- */
 
 static int64_t choose_one_by_one(fit *self, int64_t *used, int64_t wanted)
 {

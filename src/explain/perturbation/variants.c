@@ -7,14 +7,14 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- which models ---- */
+/* ---- models supported ---- */
 
 bool explain_variants_classifies(const bp_model_info *info)
 {
     return bp_task_has_head(&info->task) && bp_task_kind_has_classes(bp_task_kind_of(&info->task));
 }
 
-/* Has it the head of a task that is of places of the text: words, or ends of answers? */
+/* Does its task predict at places of the text: words, or ends of answers? */
 static bool is_at_places(const bp_model_info *info)
 {
     const bp_task_kind *kind = bp_task_kind_of(&info->task);
@@ -27,7 +27,7 @@ static bool is_of_answers(const bp_model_info *info)
     return bp_task_has_head(&info->task) && bp_task_kind_of(&info->task)->over_places;
 }
 
-/* Tags, where words go: each keeps the word that it is of. */
+/* Tags, if words are removed: each keeps its own word. */
 bool explain_variants_at_once(const bp_explain_settings *settings, const bp_explained *document)
 {
     const bp_model_info *info = settings->info;
@@ -73,7 +73,7 @@ static bool is_value(const bp_model_info *info)
     return bp_task_has_head(&info->task) && bp_task_kind_of(&info->task)->is_value;
 }
 
-/* Are whole distributions asked for? */
+/* Are whole distributions requested? */
 static bool distributes(const explain_variants *self)
 {
     const bp_model_info *info = self->settings->info;
@@ -87,7 +87,7 @@ static bool has_memory(const explain_variants *self)
            self->sources;
 }
 
-/* Values of a text that come of the model. */
+/* Values of a text from the model. */
 static int64_t columns_of(const explain_variants *self, int64_t length)
 {
     return distributes(self) ? bp_model_columns(self->settings->info, length) : length;
@@ -155,7 +155,7 @@ static int64_t shorten(explain_variants *self)
     return longest;
 }
 
-/* What comes after a text that is not read as a whole is any token. */
+/* Padding after a text that is not read as a whole may be any token. */
 static void fill_up(explain_variants *self, int64_t places)
 {
     bool whole = self->settings->info->masks || bp_task_has_head(&self->settings->info->task);
@@ -174,7 +174,7 @@ static int64_t find_best(const float *row, int64_t count)
     return best;
 }
 
-/* Where a window has the target k: an answer's ends are targets of the first places. */
+/* The place of target k in a window: an answer's ends are targets of the first places. */
 static int64_t place_of(const explain_variants *self, int64_t w, int64_t k)
 {
     return is_of_answers(self->settings->info) ? self->document->places[self->target + k]
@@ -231,13 +231,13 @@ static void run(explain_variants *self)
 
 /* ---- a text ---- */
 
-/* What stands for a place that is removed; -1: nothing. */
+/* The replacement of a removed place; -1 if there is none. */
 static int32_t substitute(const bp_explain_settings *settings)
 {
     return settings->removal < 0 ? -1 : (int32_t)settings->removal;
 }
 
-/* The input that target k of a text is about. */
+/* The input to which target k of a text refers. */
 static int64_t token_of(const explain_variants *self, int64_t k)
 {
     k += self->target;
@@ -245,7 +245,7 @@ static int64_t token_of(const explain_variants *self, int64_t k)
                                                : self->document->places[k];
 }
 
-/* Of tags and answers: what a target is about cannot go. */
+/* For tags and answers: the input of a target cannot be removed. */
 static bool is_needed(const explain_variants *self, int64_t t)
 {
     for (int64_t k = 0; k < self->each && is_at_places(self->settings->info); k++) {
@@ -257,7 +257,7 @@ static bool is_needed(const explain_variants *self, int64_t t)
     return false;
 }
 
-/* The source of row w: at least a token of it stays. tokens: in place of the document's. */
+/* The source of row w: at least one token stays. tokens: instead of the document's. */
 static void put_source(explain_variants *self, const int32_t *tokens, const uint8_t *kept)
 {
     int64_t S = self->document->S, w = self->count, to = w * S;
@@ -274,8 +274,8 @@ static void put_source(explain_variants *self, const int32_t *tokens, const uint
         self->sources[to] = 0;
 }
 
-/* Row w of the batch, of the document's places up to `length`; those that are not kept are replaced
- * or left out. tokens: in place of the document's. */
+/* Row w of the batch, of the document's places up to `length`; places not kept are replaced or
+ * removed. tokens: instead of the document's. */
 static void put(explain_variants *self, const int32_t *tokens, const uint8_t *kept)
 {
     int64_t L = self->length, w = self->count, to = w * L, each = self->each;
@@ -301,7 +301,7 @@ static void put(explain_variants *self, const int32_t *tokens, const uint8_t *ke
     }
 }
 
-/* Where a causal model's last input is removed, it predicts after what is left of it. */
+/* If the last input of a causal model is removed, it predicts after the last remaining one. */
 static void set_targets(explain_variants *self)
 {
     int64_t L = self->length, w = self->count, each = self->each, end = L;

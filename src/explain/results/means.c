@@ -1,6 +1,6 @@
-/* Means over the corpus, by layer or by head, with intervals by documents: while documents come by,
- * `figures` has the sums of the one at hand ("open") and those of all before ("sums"). Called by
- * methods and method_files.c. */
+/* Means over the corpus, by layer or by head, with intervals over documents. While documents are
+ * read, `figures` has the sums of the current one ("open") and of all earlier ones ("sums"). Called
+ * by methods and method_files.c. */
 #include "explain/method.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #define SUMS  "sums"
 #define PARTS 6 /* numbers of a bp_ratio */
 
-/* The list `name` of figures[kind], made of `count` zeros where there is none. */
+/* The list `name` of figures[kind], created with `count` zeros if there is none. */
 static json_t *list_of(json_t *figures, const char *kind, const char *name, int64_t count)
 {
     json_t *lists = json_object_get(figures, kind), *list;

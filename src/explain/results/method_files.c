@@ -1,5 +1,5 @@
-/* What is left of explanations: METHOD.h5, whose rows are those of the corpora in their order, and
- * summary.json. Called once all units are done. */
+/* The files of explanations: METHOD.h5, with rows in the order of the corpora, and summary.json.
+ * Called after all units are done. */
 #include "explain/pages/gather.h"
 
 #include "base/files/fs.h"
@@ -10,16 +10,16 @@
 
 #define VERSION 1
 
-/* One file while it is written, front to back. */
+/* A file that is written in order. */
 typedef struct method_file {
     const bp_explain_method *method;
     bp_h5_draft draft;
     json_t *figures;
-    int64_t targets, inputs, sources;  /* so far */
-    int64_t values[BP_EXPLAIN_ARRAYS]; /* of each array, so far */
+    int64_t targets, inputs, sources;  /* written so far */
+    int64_t values[BP_EXPLAIN_ARRAYS]; /* of each array, written so far */
 } method_file;
 
-/* A document of the corpus, of which sizes are known. */
+/* A document of the corpus, with known sizes. */
 static bp_explained document_of(const explainer *self, int64_t d)
 {
     const explain_sizes *sizes = &self->texts.sizes[d];
@@ -40,7 +40,7 @@ static const struct {
 
 static bool has_array(const explainer *self, const bp_explain_array *array);
 
-/* Has the method an array of this shape that is in its file? */
+/* Does the method have an array of this shape in its file? */
 static bool has_shape(const explainer *self, const bp_explain_method *method,
                       bp_explain_shape shape)
 {
@@ -113,7 +113,7 @@ static int64_t sum_values(const explainer *self, const bp_explain_array *array)
     return sum;
 }
 
-/* Columns of a row of an array: a row is a target or a document; 0: it is one line of values. */
+/* Columns of a row of an array: a row is a target or a document; 0 if it is one list of values. */
 static int64_t columns_of(const explainer *self, const bp_explain_array *array)
 {
     const bp_explained one = {.K = 1, .T = 1, .S = self->job->info.reads_source};
@@ -128,7 +128,7 @@ static int64_t columns_of(const explainer *self, const bp_explain_array *array)
     return rows[array->shape] ? bp_explain_values(array, &form) : 0;
 }
 
-/* Arrays of a source are of models that read one. */
+/* Arrays of a source exist only for models that read one. */
 static bool has_array(const explainer *self, const bp_explain_array *array)
 {
     const bp_explained one = {.K = 1, .T = 1, .S = self->job->info.reads_source};
@@ -160,7 +160,7 @@ static char *member_name(const explainer *self, const bp_explain_array *array, i
     return bp_sprintf("%s.%s", self->list.members[member].name, array->name);
 }
 
-/* Has an ensemble a mean of it? Of one model that is its own result. */
+/* Does an ensemble have a mean of it? For one model that is its own result. */
 static bool has_mean(const explainer *self, const bp_explain_method *method)
 {
     return self->members == 0 || method->averages;
@@ -206,7 +206,7 @@ static bp_err make_tokens(const explainer *self, bp_h5 *h5)
     return err;
 }
 
-/* Of tasks: the names of outcomes, and of windows of a question the document that each is of. */
+/* For tasks: the names of outcomes, and for windows of a question the document of each. */
 static bp_err write_task(const explainer *self, bp_h5 *h5)
 {
     const bp_task_shape *task = &self->job->info.task;
@@ -283,7 +283,7 @@ static bp_err put_tokens(method_file *file, const bp_explained *document)
     return err;
 }
 
-/* Of members what is `stride` floats further on. */
+/* A member's results are `stride` floats after the preceding ones. */
 static bp_err put_array(const explainer *self, const method_file *file,
                         const bp_explain_array *array, int64_t first, const float *at,
                         int64_t count, int64_t stride)
@@ -350,7 +350,7 @@ static bp_err put_document(const explainer *self, method_file *file, int64_t num
     return err;
 }
 
-/* All that is written while documents come by. */
+/* Everything written while documents are read. */
 typedef struct merger {
     method_file files[EXPLAIN_METHODS];
     explain_weights_file weights;
@@ -358,7 +358,7 @@ typedef struct merger {
     explain_reading read;
 } merger;
 
-/* A unit's result: K targets, what each method has of them, and the weights of an example. */
+/* A unit's result: K targets, the results of each method, and the weights of an example. */
 static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 {
     const bp_explained sizes = document_of(self, part->unit);

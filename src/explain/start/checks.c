@@ -1,5 +1,5 @@
-/* What can be explained, by which methods: refuses what can't, before anything is computed. Called
- * by explain.c. */
+/* Checks, before anything is computed, that the requested methods can explain the model and texts.
+ * Called by explain.c. */
 #include "explain/start/start.h"
 
 #include "base/files/hash.h"

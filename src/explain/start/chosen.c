@@ -1,5 +1,5 @@
-/* explain.layers and explain.words: which layers, and which tokens words are; and whether there are
- * tokens enough. Called by explain.c and load.c, once. */
+/* explain.layers and explain.words: the layers, and the tokens of words; checks that there are
+ * enough tokens. Called by explain.c and load.c, once. */
 #include "explain/explainer.h"
 
 #include "base/mem.h"
@@ -21,7 +21,7 @@ static bp_err refuse_layers(const explainer *self, const char *list)
                    list, (int64_t)self->settings.info->layers);
 }
 
-/* "4" or "4-6" at *at, which moves behind it. */
+/* "4" or "4-6" at *at, which moves after it. */
 static bool read_range(const char **at, int64_t range[2])
 {
     char *end;
@@ -119,7 +119,7 @@ static bp_err encode_all(explainer *self, const char *json, size_t bytes)
     return err;
 }
 
-/* Of a corpus without tokenizer: ids. */
+/* For a corpus without tokenizer: ids. */
 static bp_err read_ids(explainer *self)
 {
     for (int64_t w = 0; w < self->settings.word_count; w++) {

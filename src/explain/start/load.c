@@ -1,4 +1,4 @@
-/* The texts that are explained, what only their readers know, and the key of parts. Called by
+/* The texts to explain, the data that only their readers have, and the key of parts. Called by
  * explain.c, after checks.c. */
 #include "explain/start/start.h"
 
@@ -61,7 +61,7 @@ static bp_err find_facts(explainer *self)
     return err == BP_OK ? explain_setup_load(self) : err;
 }
 
-/* Of explain.texts, on all ranks; NULL: there is a corpus. */
+/* Hash of explain.texts, on all ranks; NULL if there is a corpus. */
 static bp_err open_tokenizer(const explainer *self, bp_tokenizer **out)
 {
     const bp_work_job *job = self->job;

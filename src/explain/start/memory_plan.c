@@ -1,5 +1,5 @@
-/* The memory that explanations take, before there is a mesh: of the largest document that there may
- * be. Called by job/work.h through explain.c. */
+/* The memory of explanations, before there is a mesh: for the largest possible document. Called by
+ * job/work.h through explain.c. */
 #include "explain/start/start.h"
 
 #include "explain/nearest/nearest.h"
@@ -20,14 +20,14 @@ int64_t explain_most_places(const bp_config *config, int64_t context)
     return asked > 0 && asked < most ? asked : most;
 }
 
-/* Of windows side by side: as many as the longest has room for, so that the plan's batch is the
+/* Windows side by side, as many as fit at the longest length, so that the plan's batch is the
  * largest. */
 int64_t explain_batch_places(int64_t most)
 {
     return most > BATCH_PLACES ? most : BATCH_PLACES / most * most;
 }
 
-/* The largest document that there may be, of the model whose "model" object this is. */
+/* The largest possible document for the model with this "model" object. */
 static bp_explain_form largest_form(const json_t *shape, const char *target, int64_t most)
 {
     const char *task = json_string_value(json_object_get(shape, "task"));
@@ -53,8 +53,8 @@ static bp_explain_form largest_form(const json_t *shape, const char *target, int
     return form;
 }
 
-/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states, of
- * attention matrices. */
+/* In addition to the model's own memory: vectors, a batch, sums in double, results; states for the
+ * lens, matrices for attention. */
 static int64_t work_floats(const explainer *self, const bp_work_models *models, int64_t most,
                            const bp_model_memory *of)
 {
@@ -100,7 +100,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
            explain_setup_floats(self, models->config, &form, of->width);
 }
 
-/* Keys of a datastore, or vectors of documents, and of these the model without its head. */
+/* Keys of a datastore, or vectors of documents with the model without its head. */
 static int64_t datastore_bytes(const bp_work_models *models, const bp_work_place *place,
                                int64_t most, const bp_work_model_bytes *bytes)
 {
@@ -108,7 +108,7 @@ static int64_t datastore_bytes(const bp_work_models *models, const bp_work_place
     int64_t file = keys->datastore ? bp_file_size(keys->datastore) : 0;
     bool task = json_object_get(json_object_get(models->states[0], "model"), "task") != NULL;
 
-    file = file > 0 ? file : 0; /* there is none: opening it says so */
+    file = file > 0 ? file : 0; /* missing: opening it reports that */
     if (task)
         return bytes->weights + (file < EXPLAIN_NEAREST_BYTES ? file : EXPLAIN_NEAREST_BYTES);
     return bp_datastore_bytes(file, bytes->widest.width,
@@ -129,7 +129,7 @@ bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
     bp_work_model_bytes bytes;
     bp_err err;
 
-    if (most <= 0) /* no shape: opening the model says what is wrong */
+    if (most <= 0) /* no shape: opening the model reports the fault */
         return BP_ERR_CONFIG;
     if (!place->computes)
         return BP_OK;

@@ -1,5 +1,5 @@
-/* What the methods that change inputs need: words, the token that stands for what is removed, the
- * methods whose order of inputs is measured. Called by explain.c, load.c and document.c. */
+/* Setup of methods that change inputs: words, the token that replaces removed ones, the methods
+ * whose order of inputs is measured. Called by explain.c, load.c and document.c. */
 #include "explain/explainer.h"
 
 #include "base/config/run_options.h"
@@ -140,7 +140,7 @@ void explain_setup_rank(explainer *self, const bp_explain_method *method,
                 (bp_explain_ranking){at[k], method->arrays[k].shape == BP_EXPLAIN_BY_PLACES};
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 void explain_setup_report(const explainer *self)
 {

@@ -7,36 +7,37 @@
 #define EXPLAIN_ENSEMBLE_BYTES ((size_t)1 << 28) /* for distributions of all members */
 
 /* checks.c */
-/** Those of explain.methods, in the order of the table. Local. */
+/** The methods of explain.methods, in the order of the table. Local. */
 void explain_find_methods(explainer *self);
-/** Is the model opened so that it can go backward? Weights in 8 bits are not, unless a method asks
- * for what they can't do: opening them then fails. Local. */
+/** Is the model opened for backward passes? Not with 8-bit weights, unless a method needs them:
+ * opening then fails. Local. */
 bool explain_goes_backward(const explainer *self);
-/** Errors: BP_ERR_CONFIG members are not taken in turn, or a method has no mean of them. Local. */
+/** Errors: BP_ERR_CONFIG members cannot be explained in turn, or a method has no mean over them.
+ * Local. */
 bp_err explain_check_ensemble(const explainer *self);
 /** Sets the target, whether preferred outcomes are needed and the hash of explain.masks. Local.
- * Errors: BP_ERR_CONFIG the model can't be explained so; those of reading. */
+ * Errors: BP_ERR_CONFIG the methods do not support the model; those of reading. */
 bp_err explain_check(explainer *self);
 
 /* memory_plan.c */
-/** The most inputs of a document, by a model with such a context. Local. */
+/** The most inputs of a document, for a model with this context. Local. */
 int64_t explain_most_places(const bp_config *config, int64_t context);
-/** Of windows side by side: as many as the longest has room for, so that the plan's batch is the
- * largest. Local. */
+/** The places of windows side by side, as many as fit at the longest length, so that the plan's
+ * batch is the largest. Local. */
 int64_t explain_batch_places(int64_t most);
-/** bp_work_memory.rank; the context is an explainer whose methods are found. */
+/** bp_work_memory.rank; the context is an explainer with its methods set. */
 bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
                              const bp_work_place *place, bp_rank_memory *out);
 
 /* load.c */
 /** Opens the texts; their hash, roles and tokens are then on all ranks. Collective over
- * mesh->world. `reads`: this rank reads them. Errors: BP_ERR_CONFIG there is no tokenizer or token
- * that is asked for; those of reading. */
+ * mesh->world. `reads`: this rank reads them. Errors: BP_ERR_CONFIG a requested tokenizer or token
+ * does not exist; those of reading. */
 bp_err explain_load(explainer *self, bool reads);
 /** Opens explain.datastore, and hashes it. Collective over mesh->world. Errors: those of
  * explain_nearest_open. */
 bp_err explain_open_datastore(explainer *self);
-/** The key of parts: all that results depend on. Local, once all is shared. */
+/** The key of parts: everything that results depend on. Local, after all of it is shared. */
 void explain_make_key(explainer *self);
 
 #endif

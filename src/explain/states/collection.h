@@ -1,5 +1,5 @@
-/* Methods of the whole corpus (bp_explain_method.collect and merge): what documents leave for them,
- * and how they read it back. */
+/* Methods of the whole corpus (bp_explain_method.collect and merge): the data that documents leave
+ * for them, and how they read it. */
 #ifndef BP_EXPLAIN_STATES_COLLECTION_H
 #define BP_EXPLAIN_STATES_COLLECTION_H
 
@@ -7,26 +7,26 @@
 #include "explain/method.h"
 #include "job/parts.h"
 
-/** What all documents left, on the coordinator. */
+/** The data of all documents, on the coordinator. */
 struct bp_explain_collection {
     const bp_explain_settings *settings;
     int64_t documents;
-    /** What document d left, borrowed until the next call; *bytes = 0: it has no predictions. It
-     * moves the heartbeat. Errors: those of bp_parts_read; BP_ERR_STOPPED stop here. Local. */
+    /** Reads the data of document d, borrowed until the next call; *bytes is 0 if it has no
+     * predictions. Updates the heartbeat. Errors: those of bp_parts_read; BP_ERR_STOPPED. Local. */
     bp_err (*read)(const bp_explain_collection *all, int64_t document, const char **data,
                    size_t *bytes);
     /** The parts of the values of memories (memories.h); bp_parts_free(). Local. */
     bp_err (*open_values)(const bp_explain_collection *all, bp_parts **out);
-    /** Between two pieces of work: it moves the heartbeat. `self` is this struct. Errors:
-     * BP_ERR_STOPPED stop here. Local. */
+    /** Called between two pieces of work: updates the heartbeat. `self` is this struct. Errors:
+     * BP_ERR_STOPPED. Local. */
     bp_err (*look)(void *self);
     void *context;
 };
 
-/** Errors: BP_ERR_FORMAT what a document left has not the size that it should. Local. */
+/** Errors: BP_ERR_FORMAT a document's data has the wrong size. Local. */
 bp_err bp_explain_damaged(int64_t document);
 
-/** Words, by which occurrences are chosen (explain.words): tokens that are one of `forms`. */
+/** Words that select occurrences (explain.words): tokens that are one of `forms`. */
 typedef struct bp_explain_word {
     char *text;
     int32_t *forms[2]; /* its tokens at the beginning of a text, and after a blank */
@@ -46,9 +46,9 @@ typedef struct bp_explain_states {
 /** bp_explain_method.collect: states after the layers of explain.layers. */
 bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settings,
                                  const bp_explained *document, bp_buffer *out);
-/** bp_explain_method.floats of that. */
+/** bp_explain_method.floats for states. */
 int64_t bp_explain_states_floats(const bp_explain_sizes *sizes);
-/** Reads what that left. Errors: those of `read`; BP_ERR_FORMAT. Local. */
+/** Reads the collected states. Errors: those of `read`; BP_ERR_FORMAT. Local. */
 bp_err bp_explain_read_states(const bp_explain_collection *all, int64_t document,
                               bp_explain_states *out);
 /** bp_explain_method.lacks */
@@ -76,11 +76,12 @@ void bp_explain_points_clear(bp_explain_points *points);
 /** point_document, point_place, point_token of the points `chosen` [count] (NULL: all). */
 bp_err bp_explain_points_write(const bp_explain_points *points, bp_h5 *h5, const int64_t *chosen,
                                int64_t count);
-/** states[count][C] of the points `chosen`, ascending, after layer number `at` of explain.layers.
+/** states[count][C] of the points `chosen` (ascending), after layer number `at` of explain.layers.
  */
 bp_err bp_explain_points_states(const bp_explain_points *points, const bp_explain_collection *all,
                                 int64_t at, const int64_t *chosen, int64_t count, float *states);
-/** Of each point, the word of explain.words that it is a token of; -1: none. [n], bp_free(). */
+/** For each point, the word of explain.words that its token belongs to; -1 if there is none. [n],
+ * bp_free(). */
 int32_t *bp_explain_points_words(const bp_explain_points *points,
                                  const bp_explain_settings *settings);
 

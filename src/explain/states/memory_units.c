@@ -1,4 +1,4 @@
-/* The second set of units of a job with memories: what the values of keys predict, after all
+/* The second set of units of a job with memories: the predictions of the values of keys, after all
  * documents are done. Called by explain.c. */
 #include "explain/explainer.h"
 

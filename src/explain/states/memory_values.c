@@ -1,5 +1,5 @@
-/* What the values of keys predict: their products with the output embeddings. Called by explain.c
- * once the places of keys are known. */
+/* The predictions of the values of keys: their products with the output embeddings. Called by
+ * explain.c after the places of keys are known. */
 #include "explain/states/memories.h"
 
 #include "base/mem.h"
@@ -38,8 +38,8 @@ void bp_memory_reader_clear(bp_memory_reader *reader)
     bp_memory_form_clear(&reader->form);
 }
 
-/* logits[count][V] of the values in rows, on all ranks, without the head's bias: that is what the
- * logits of zeros are. */
+/* logits[count][V] of the values in rows, on all ranks, without the head's bias, which is the
+ * logits of zeros. */
 static void find_logits(bp_memory_reader *self, bp_model *lm, int64_t count)
 {
     const bp_model_info *info = self->settings->info;
@@ -57,7 +57,7 @@ static void find_logits(bp_memory_reader *self, bp_model *lm, int64_t count)
     bp_all_sum(self->logits, count * V, self->scratch, self->settings->group);
 }
 
-/* Ids by falling logit, of equal ones the smaller first. */
+/* Ids by descending logit, the smaller of equal ones first. */
 static void find_top(bp_memory_value *value, const float *logits, int64_t V)
 {
     double sum = 0;

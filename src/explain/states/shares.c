@@ -118,7 +118,7 @@ static bp_err open_values(const bp_explain_collection *all, bp_parts **out)
     return err;
 }
 
-/* What method k reads. It is its own context: it stays where it is. */
+/* The collection read by method k. It is its own context, so it must not be moved. */
 static void begin_reader(reader *of, const explainer *self, int k, bp_parts *parts)
 {
     *of = (reader){.face = {.settings = &self->settings,

@@ -23,7 +23,7 @@ int64_t bp_explain_states_floats(const bp_explain_sizes *sizes)
 
 /* ---- of a document ---- */
 
-/* A probe that keeps the states after the layers that are asked for. */
+/* A probe that keeps the states after the requested layers. */
 typedef struct keeper {
     bp_probe probe;
     const bp_explain_settings *settings;
@@ -31,7 +31,7 @@ typedef struct keeper {
     float *states; /* [layer_count][T][C] */
 } keeper;
 
-/* Where a layer, 0 the embedding, is in explain.layers; -1: it is not asked for. */
+/* Index of a layer (0: the embedding) in explain.layers; -1 if it is not requested. */
 static int64_t place_of(const bp_explain_settings *settings, int64_t layer)
 {
     for (int64_t k = 0; k < settings->layer_count; k++)
@@ -52,9 +52,8 @@ static void keep(bp_probe *probe, const bp_probed *seen)
            (size_t)(self->T * self->C) * sizeof *seen->x);
 }
 
-/* The last layer's are those behind the final norm. Not where a transform or a projection is
- * between them too: of a masked model, whose layers end with norms, or one with a narrow
- * embedding. */
+/* The last layer's are those after the final norm. Not if a transform or a projection is also
+ * between them: in a masked model, whose layers end with norms, or one with a narrow embedding. */
 static void take_last(const keeper *self, const float *hidden)
 {
     const bp_explain_settings *settings = self->settings;
@@ -258,7 +257,8 @@ int32_t *bp_explain_points_words(const bp_explain_points *points,
         words[i] = -1;
     for (int64_t w = 0; w < settings->word_count; w++)
         for (int64_t i = 0; i < points->n; i++)
-            for (int f = 0; f < 2; f++) /* a word of several tokens is where its last one is */
+            for (int f = 0; f < 2;
+                 f++) /* the place of a word of several tokens is that of the last one */
                 if (is_at(points, i, &settings->chosen_words[w], f))
                     words[i + settings->chosen_words[w].lengths[f] - 1] = (int32_t)w;
     return words;

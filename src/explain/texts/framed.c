@@ -1,6 +1,5 @@
 /* Documents of masked models and of tasks as examples between special tokens, and their targets:
- * places that hold the mask, or are masked in turn; classes, words, ends of answers. Called by
- * texts.c. */
+ * places with the mask, or masked in turn; classes, words, ends of answers. Called by texts.c. */
 #include "explain/texts/texts.h"
 
 #include "base/buffer.h"
@@ -45,7 +44,7 @@ static void add_target(explain_reading *read, int32_t target, int64_t place)
 }
 
 /* An entry of a list of masks: a place, which is masked and whose token is the label, or [place,
- * label] of a place that stays as it is (label -1: the first). */
+ * label] of a place that is not changed (label -1: the first). */
 static bool read_mask(const json_t *entry, int64_t *place, int64_t *label)
 {
     const json_t *at = json_is_array(entry) ? json_array_get(entry, 0) : entry,
@@ -84,7 +83,7 @@ static bp_err put_masks(const explain_texts *texts, int64_t d, explain_reading *
                : fail_masks(texts, d, "are not in rising order, or not in the text that is read");
 }
 
-/* Each ordinary token masked in turn; of more than explain.places some, at even steps. */
+/* Each ordinary token masked in turn; if there are more than explain.places, some at even steps. */
 static void mask_in_turn(const explain_texts *texts, explain_reading *read)
 {
     int64_t T = read->document.T, count = 0, number = 0, most = texts->wish.places;

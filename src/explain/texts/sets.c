@@ -1,4 +1,5 @@
-/* Which documents are versions of one text, by a label of the corpus. Called by framed.c. */
+/* Finds the documents that are versions of one text, by a label of the corpus. Called by framed.c.
+ * */
 #include "explain/texts/texts.h"
 
 #include "base/buffer.h"
@@ -6,7 +7,7 @@
 
 #include <string.h>
 
-/* The label of a file that has the name of the wish; else what there is. */
+/* The label of a file with the wish's name; else a list of the existing ones. */
 static bp_err find_label(bp_corpus_label *out, const explain_texts *texts, bp_corpus_file *file)
 {
     bp_buffer names = {0};

@@ -1,5 +1,5 @@
-/* explain.texts: a file of texts becomes a corpus in a temporary file, so that all that follows
- * reads corpora alone. Called by texts.c. */
+/* explain.texts: a file of texts becomes a corpus in a temporary file, so that all other code reads
+ * only corpora. Called by texts.c. */
 #include "explain/texts/texts.h"
 
 #include "base/files/fs.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define ID_BYTES 1025
-#define NONE     "corpus.no_documents]" /* which names the temporary file */
+#define NONE     "corpus.no_documents]" /* used in the name of the temporary file */
 
 static bp_err fail_no_text(const char *path)
 {
@@ -32,8 +32,8 @@ static bp_err check(const char *path, const bp_corpus_built *built)
     return built->documents == built->empty_documents ? fail_no_text(path) : BP_OK;
 }
 
-/* What reads a text as a whole needs a token of it. The first text without one is named: it is the
- * shortest, with or without a token that ends documents. */
+/* A model that reads whole texts needs at least one token. Name the first text without one: it is
+ * the shortest, with or without an end-of-document token. */
 static bp_err check_empty(const bp_corpus *corpus, const char *path, const bp_corpus_built *built)
 {
     bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
@@ -55,7 +55,7 @@ static bp_err check_empty(const bp_corpus *corpus, const char *path, const bp_co
     return err;
 }
 
-/* Each reading rank makes its own, which nobody else sees. */
+/* Each reading rank makes its own private file. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
 {
     const char *folder = getenv("TMPDIR");

@@ -20,7 +20,7 @@ static bool reads_pairs(const explain_texts *texts)
 
 /* ---- lines ---- */
 
-/* The inputs of a text or target, and of its source, to their ends. */
+/* The inputs of a text or target, and of its source, up to their ends. */
 static bp_err measure_line(const explain_texts *texts, int64_t d, bp_score_document *document,
                            explain_sizes *whole)
 {
@@ -180,7 +180,7 @@ static bp_err count_hidden(explain_texts *texts)
 
 /* ---- open ---- */
 
-/* As scoring reads texts if no key is set; without the end of a document that is no target. */
+/* As scoring reads texts if no key is set; without the end of a document, which is not a target. */
 static bp_err find_rule(bp_score_rule *rule, const bp_corpus *corpus, const bp_model_info *model)
 {
     static const bp_option *const tables[] = {bp_score_rule_options, NULL};

@@ -1,4 +1,4 @@
-/* Words of a model's inputs: which tokens go on with the word before them, and which spell the same
+/* Words of a model's inputs: which tokens continue the preceding word, and which spell the same
  * word. */
 #ifndef BP_EXPLAIN_TEXTS_WORDS_H
 #define BP_EXPLAIN_TEXTS_WORDS_H
@@ -7,16 +7,16 @@
 #include "explain/method.h"
 
 typedef struct explain_words {
-    bool *parts; /* bp_explain_words has both, of `count` tokens */
+    bool *parts; /* bp_explain_words with both arrays, of `count` tokens */
     int32_t *same;
     int64_t count; /* 0: each token is a word */
 } explain_words;
 
-/** By the tokenizer that the corpus keeps; without one each token is a word. Local. Owns:
+/** Find them by the tokenizer in the corpus; without one each token is a word. Local. Owns:
  * explain_words_clear(), after an error too. Errors: those of bp_corpus_file_tokenizer and of
  * bp_tokenizer_parse. */
 bp_err explain_words_open(explain_words *out, const bp_corpus *corpus, int64_t tokens);
-/** Rank 0's become those of all ranks. Collective over comm. */
+/** Broadcast rank 0's words to all ranks. Collective over comm. */
 void explain_words_share(explain_words *words, MPI_Comm comm);
 void explain_words_clear(explain_words *words);
 

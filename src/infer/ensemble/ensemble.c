@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* values[extra * stride] of those that there are. */
+/* values[extra * stride] of the existing extras. */
 static void fill_extras(float *values, int64_t stride, const ensemble_work *work,
                         const bp_mixture *in, int64_t r, unsigned extras)
 {
@@ -31,9 +31,9 @@ static void fill_extras(float *values, int64_t stride, const ensemble_work *work
 
 /* One scored row: values[statistic * stride].
  *
- * The total is computed as the sum of its parts: as H[p] it would come from another sum over the
- * vocabulary, and where a token is all but certain float32's rounding of the two would be larger
- * than what they have in common. */
+ * The total is computed as the sum of its parts. Computed as H[p] it would come from another sum
+ * over the vocabulary, and for an almost certain token the float32 rounding of the two would exceed
+ * their difference. */
 static void fill_row(float *values, int64_t stride, const ensemble_work *work, const bp_mixture *in,
                      int64_t r, unsigned extras)
 {
@@ -85,10 +85,10 @@ static void fill_distributions(const ensemble *self, float *log_p, const ensembl
         }
 }
 
-/* What is asked of a batch; the next row, and values of `stride` tokens: values[statistic *
- * stride] */
+/* The request for a batch; the next row, and values of `stride` tokens: values[statistic * stride]
+ * */
 typedef struct answers {
-    float *log_p, *values; /* NULL: not asked */
+    float *log_p, *values; /* NULL if not requested */
     int64_t stride;
 } answers;
 

@@ -17,37 +17,37 @@
 /** What the ensemble is made of. */
 typedef struct bp_ensemble_spec {
     const char *path;           /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
-    bp_member_sampler *sampler; /* how members are made of the CHECKPOINT; NULL: it is the one
-                        member. Borrowed until the ensemble is freed */
-    int64_t context; /* of windows, where models allow more than their own; 0: their own */
-    const bp_conformal_rule *sets; /* statistics of conformal sets are asked for (outcomes are a
-                                      softmax); NULL: they are not. Borrowed for the call */
+    bp_member_sampler *sampler; /* how members are made of the CHECKPOINT; NULL if the checkpoint is
+                                   the only member. Borrowed until the ensemble is freed */
+    int64_t context; /* window size, where models accept more than their own; 0: their own */
+    const bp_conformal_rule *sets; /* settings of conformal sets (outcomes are a softmax); NULL if
+                                      none are requested. Borrowed for the call */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
-    bool differentiates; /* members are as of bp_model_open_differentiable */
+    bool differentiates; /* open members as bp_model_open_differentiable does */
 } bp_ensemble_spec;
 
-/** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
- * drawn from one checkpoint share its weights (bp_member_kind), and are on all of them in turn.
+/** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members drawn
+ * from one checkpoint share its weights (bp_member_kind) and are assigned to mesh members in turn.
  *
- * info.digest is of all members' weights, their order and how they are drawn; info.step the largest
- * of theirs; info.context the smallest; names as bp_ensemble_member_name.
+ * info.digest covers all members' weights, their order and how they are drawn. info.step is the
+ * largest of the members', info.context the smallest; names are those of bp_ensemble_member_name.
  *
  * Collective: over mesh->compute.
  * Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then.
- * Errors:     those of bp_ensemble_list_load and bp_model_open, a member that is missing named,
- *             before any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer
- *             or end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one
- *             row of all members, with what would suffice: the same on all ranks. */
+ * Errors:     those of bp_ensemble_list_load and bp_model_open, which name a missing member before
+ *             any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer or
+ *             end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one row
+ *             of all members, with what would suffice: the same on all ranks. */
 bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec);
 
-/** What an ensemble of this many members takes on a rank of the last stage for a batch of `tokens`,
- * besides its models (the widest of them, as bp_model_estimate has it); `sets` of its spec are
- * asked for. Pure. */
+/** Bytes that an ensemble of this many members takes on a rank of the last stage for a batch of
+ * `tokens`, without its models (the widest of them, as in bp_model_estimate); `sets`: its spec
+ * requests them. Pure. */
 int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
                                int64_t members, int64_t tokens, int64_t memory_bytes, bool sets);
 
-/** A member's model, by itself; NULL: it is on other ranks. Borrowed. */
+/** One member's model; NULL if it is on other ranks. Borrowed. */
 bp_model *bp_ensemble_member_model(const bp_model *lm, int64_t member);
 /** "m00", as in the list; "pass-000", "sample-000". Borrowed. */
 const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
@@ -76,16 +76,16 @@ typedef struct bp_scaled_sums {
  * ranks. Errors: BP_ERR_SYSTEM. */
 bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
 
-/** The true outcome of each scored place of a batch among the mixture's, in the order of places;
- * of an ensemble with sets.
+/** The true outcome of each scored place of a batch, an index into the mixture's, in the order of
+ * places. For an ensemble with sets.
  *
  * Collective: over mesh->replica.
  * Shapes:     targets[bp_model_batch_rows(batch)], equal on all its ranks.
  * Errors:     BP_ERR_SYSTEM. */
 bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets);
 
-/** The digest that a list of checkpoints has as one model: of theirs in order, and of how members
- * are drawn (NULL: they are the list). Local: no MPI. */
+/** The digest of a list of checkpoints as one model: over their digests in order, and over how
+ * members are drawn (NULL: the list is the members). Local: no MPI. */
 void bp_ensemble_digest(const char *way, const char *const *digests, int64_t count, char out[65]);
 
 #endif

@@ -27,7 +27,7 @@ static void lay_out(ensemble_decoding *self, bp_arena *arena)
     self->places = (int *)(void *)bp_arena_floats(arena, A);
 }
 
-/* One backbone that continues sequences here. */
+/* One backbone that continues sequences on this rank. */
 static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, const bp_decoding *of)
 {
     const bp_member_sampler *sampler = ((const ensemble *)of->lm)->sampler;
@@ -128,7 +128,7 @@ int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int
     return (int64_t)arena.used_bytes;
 }
 
-/* Rows [rows][columns] of log p here, gathered to [rows][V] on all ranks across members. */
+/* Gather rows [rows][columns] of log p to [rows][V] on all ranks across members. */
 static void gather_columns(ensemble_decoding *self, float *logprob, const float *mine, int64_t rows)
 {
     const ensemble *all = (const ensemble *)self->face.lm;

@@ -1,9 +1,9 @@
 /* Combines the members' distributions. Called for each chunk of rows, after ensemble_pass.c.
  *
- * Members on one rank have their logits side by side there. If they are on several ranks, an
- * all-to-all transposes the rows: each rank gets a slice of the vocabulary of every member's row,
- * so that the ranks across members share the mixing as they share the members; what each finds in
- * its slice is summed over them in rank order, and over tensor ranks after that. */
+ * Members on one rank have their logits side by side. If they are on several ranks, an all-to-all
+ * transposes the rows: each rank gets a slice of the vocabulary of every member's row. So the ranks
+ * across members divide the mixing as they divide the members. The sums of the slices are added
+ * over these ranks in rank order, then over tensor ranks. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -38,7 +38,7 @@ bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int
                         .first = self->column_first};
 }
 
-/* The smallest on all ranks: the first entry of those that each has found. */
+/* The smallest over all ranks: the first entry of those found by each. */
 static void all_first(int32_t *tops, int64_t rows, MPI_Comm comm)
 {
     if (bp_comm_size(comm) > 1)
@@ -79,8 +79,8 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
         known[r].top = work->tops[r];
 }
 
-/* What the states hidden[rows][width] of a member tell besides: variances that a Gaussian process
- * leaves after its logits, or distances. */
+/* The extras of a member's states hidden[rows][width]: variances that a Gaussian process stores
+ * after its logits, or distances. */
 static void take_more(const ensemble *self, bp_member_row *known, const float *hidden,
                       int64_t width, int64_t rows)
 {
@@ -96,7 +96,7 @@ static void take_more(const ensemble *self, bp_member_row *known, const float *h
     }
 }
 
-/* What a draw makes of them. */
+/* Apply the member's sampled change to them. */
 static void change_logits(ensemble *self, const ensemble_work *work, const ensemble_member *member,
                           float *logits, int64_t first, int64_t rows)
 {
@@ -111,7 +111,7 @@ static void change_logits(ensemble *self, const ensemble_work *work, const ensem
     self->sampler->ops->logits(self->sampler, &of, logits);
 }
 
-/* The states of a member that is here, from row `first` on. */
+/* The states of a member on this rank, from row `first` on. */
 static const float *hidden_of(const ensemble *self, const ensemble_work *work,
                               const ensemble_member *member, int64_t first)
 {
@@ -122,7 +122,7 @@ static const float *hidden_of(const ensemble *self, const ensemble_work *work,
     return hidden + first * self->backbones[member->backbone].width;
 }
 
-/* Logits of a member that is here, in `logits`. */
+/* Compute the logits of a member on this rank, in `logits`. */
 static void run_head(ensemble *self, const ensemble_work *work, const ensemble_member *member,
                      float *logits, int64_t first, int64_t rows)
 {
@@ -142,7 +142,7 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
 /* ---- members of several ranks ---- */
 
 /* Rows of this rank's member, packed by receiver: a slice of all rows for each; this rank's own
- * goes where it belongs. */
+ * goes to its final place. */
 static void pack_slices(const ensemble *self, ensemble_work *work, float *mine, int64_t rows)
 {
     int64_t V = self->lm.info.vocab_count;
@@ -157,7 +157,7 @@ static void pack_slices(const ensemble *self, ensemble_work *work, float *mine, 
     }
 }
 
-/* Where the slices of round `round` come to, in member order; *here: how many members it has. */
+/* The destination of the slices of round `round`, in member order; *here: its number of members. */
 static float *round_logits(const ensemble *self, const ensemble_work *work, int64_t round,
                            int64_t rows, int64_t *here)
 {
@@ -190,8 +190,8 @@ static void wait_for(bp_transfer *transfers, int64_t count)
         bp_wait(&transfers[k]);
 }
 
-/* This rank's member of the round: packed once the slices before have left, and on their way while
- * the next head runs. */
+/* This rank's member of the round: packed after the preceding slices are sent, and sent while the
+ * next head runs. */
 static void start_sends(ensemble *self, ensemble_work *work, int64_t round, int64_t rows)
 {
     const bp_mesh *mesh = self->mesh;
@@ -211,7 +211,7 @@ static void start_sends(ensemble *self, ensemble_work *work, int64_t round, int6
     }
 }
 
-/* What each rank knows of its members, to all. */
+/* Send each rank's results for its members to all ranks. */
 static void share_known(ensemble *self, ensemble_work *work, int64_t rows)
 {
     int bytes = bp_mpi_count(rows * (int64_t)sizeof *work->known);
@@ -249,7 +249,7 @@ static void gather_members(ensemble *self, ensemble_work *work, int64_t first, i
     wait_for(self->receiving, self->rounds * A);
 }
 
-/* Over the whole vocabulary, of what each rank has found in its columns: sums in rank order, first
+/* Combine each rank's results for its columns over the whole vocabulary: sums in rank order, first
  * across members, then over tensor ranks. */
 static void combine(ensemble *self, ensemble_work *work, int64_t rows)
 {
@@ -276,14 +276,14 @@ static void combine(ensemble *self, ensemble_work *work, int64_t rows)
         all_first(work->tops, rows, comms[k]);
 }
 
-/* ---- a prior network: what one distribution over distributions knows of itself ---- */
+/* ---- a prior network: the statistics of one distribution over distributions ---- */
 
 static double alpha0_of(const ensemble_work *work, int64_t r)
 {
     return exp((double)work->known[r].max + (double)work->known[r].log_sum);
 }
 
-/* The terms of this rank's columns, in place of a lone member's 0. */
+/* The terms of this rank's columns, instead of a single member's 0. */
 static void sum_prior(const ensemble *self, ensemble_work *work, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {
@@ -300,7 +300,7 @@ static void sum_prior(const ensemble *self, ensemble_work *work, int64_t rows)
     }
 }
 
-/* What is expected of the class's entropy is the rest of the total. */
+/* The expected entropy of the class is the rest of the total. */
 static void split_prior(const ensemble *self, ensemble_work *work, int64_t rows)
 {
     bp_all_sum_double(work->spread, rows, self->mesh->across);

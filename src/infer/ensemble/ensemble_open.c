@@ -1,5 +1,5 @@
-/* Opening an ensemble: what its members are, that they fit together, and only then their weights.
- * Called by the setup of scoring and of generation. */
+/* Opening an ensemble: list its members, check that they are compatible, and then load their
+ * weights. Called by the setup of scoring and of generation. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -14,17 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is needed until the models are there. */
+/* The state of opening, until the models exist. */
 typedef struct opening {
     ensemble *self;
     const bp_config *config;
     const bp_ensemble_spec *spec;
     bool listed; /* by an ensemble.json; else all members are of one CHECKPOINT */
     bp_ensemble_list list;
-    bp_member_sampler *sampler;  /* NULL: none */
+    bp_member_sampler *sampler;  /* NULL if there is none */
     int64_t models;              /* different ones: member_count, or 1 */
     bp_model_info *infos;        /* [models] */
-    bp_checkpoint **checkpoints; /* [models] those that live here */
+    bp_checkpoint **checkpoints; /* [models] those on this rank */
 } opening;
 
 static bp_err out_of_memory(void)
@@ -48,7 +48,7 @@ static bool members_differ_in(const opening *o, bp_member_kind kind)
     return o->sampler && o->sampler->ops->kind == kind;
 }
 
-/* Listed, or each with weights of its own. */
+/* Listed, or each with its own weights. */
 static bool are_many(const opening *o)
 {
     return o->listed || members_differ_in(o, BP_MEMBER_WEIGHTS);
@@ -105,7 +105,7 @@ static bp_err describe(opening *o)
     return BP_OK;
 }
 
-/* A member that is missing is known before any other is read. On one rank. */
+/* Find a missing member before reading any other. On one rank. */
 static bp_err look_for_members(const opening *o)
 {
     for (int64_t k = 0; o->listed && k < o->models; k++)
@@ -183,7 +183,7 @@ static int64_t first_tokenizer(const opening *o)
     return 0;
 }
 
-/* As first_tokenizer, of end-of-document tokens: -1 is one that is unknown. */
+/* As first_tokenizer, for end-of-document tokens: -1 if unknown. */
 static int64_t first_eod(const opening *o)
 {
     for (int64_t k = 0; k < o->models; k++)
@@ -192,7 +192,7 @@ static int64_t first_eod(const opening *o)
     return 0;
 }
 
-/* As first_eod, of the first token, or the last one, that a member's files force. */
+/* As first_eod, for the first or last token that a member's files force. */
 static int64_t first_forced(const opening *o, bool last)
 {
     for (int64_t k = 0; k < o->models; k++)
@@ -216,7 +216,7 @@ static void take_forced(bp_forced *forced, const opening *o)
             bp_ends_add(&forced->never, o->infos[k].forced.never.ids[i]);
 }
 
-/* As first_eod, of what a text begins with and the tokens that end it. */
+/* As first_eod, for the tokens that begin and end a text. */
 static void take_roles(bp_model_info *info, const opening *o)
 {
     info->has_bos = info->has_first = false;
@@ -254,13 +254,13 @@ static bp_err compare_forced(const opening *o)
     return BP_OK;
 }
 
-/* Members fit together; what is unknown of one fits all, but what is known must agree, in any
- * order. */
+/* Check that members are compatible. An unknown value is compatible with all; known values must
+ * agree, in any order. */
 static bp_err compare_infos(const opening *o)
 {
     const bp_model_info *infos = o->infos;
     int64_t hashed = first_tokenizer(o), ended = first_eod(o);
-    int64_t begun = infos[0].has_bos ? 0 : -1; /* the first that knows its beginning */
+    int64_t begun = infos[0].has_bos ? 0 : -1; /* the first whose beginning token is known */
 
     for (int64_t k = 1; k < o->models; k++) {
         const bp_model_info *one = &infos[k];
@@ -271,7 +271,7 @@ static bp_err compare_infos(const opening *o)
             strcmp(one->labels_hash, infos[0].labels_hash) != 0)
             return differ(o, 0, k, "tasks or classes", bp_task_name(infos[0].task.kind),
                           bp_task_name(one->task.kind));
-        if (one->task.begins != infos[0].task.begins) /* one is of an earlier version */
+        if (one->task.begins != infos[0].task.begins) /* one was made by an earlier version */
             return differ(o, 0, k, "beginnings of texts", infos[0].task.begins ? "bos" : "none",
                           one->task.begins ? "bos" : "none");
         if (one->words != infos[0].words)
@@ -353,7 +353,8 @@ static void digest(const opening *o, char out[65])
     bp_free(digests);
 }
 
-/* A variance needs a place after the logits of a Gaussian process (nn/heads/random_features.c). */
+/* A variance takes one place after the logits of a Gaussian process (nn/heads/random_features.c).
+ * */
 static unsigned extras_of(const opening *o)
 {
     const bp_model_info *info = &o->self->lm.info;

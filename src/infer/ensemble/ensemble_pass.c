@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#define CHUNK_BYTES (12LL << 20) /* of distributions at once, where score.memory allows: caches */
+#define CHUNK_BYTES (12LL << 20) /* of distributions at once, if score.memory allows: caches */
 #define CHUNK_ROWS  1024
 
 bool ensemble_is_last(const ensemble *self)
@@ -20,7 +20,7 @@ bool ensemble_is_last(const ensemble *self)
 
 /* ---- the memory of a batch ---- */
 
-/* With A members side by side, each on this many tensor ranks. */
+/* For A members side by side, each on this many tensor ranks. */
 static size_t row_bytes(int64_t members, int64_t A, int64_t tensors, int64_t vocab_size)
 {
     int64_t V = (vocab_size + tensors - 1) / tensors; /* the largest share */
@@ -36,7 +36,7 @@ size_t ensemble_row_bytes(const ensemble *self)
                      self->lm.info.vocab_size);
 }
 
-/* Rows of which distributions are there at once. */
+/* Rows whose distributions are in memory at once. */
 static int64_t most_rows(int64_t row, int64_t memory_bytes)
 {
     int64_t most = memory_bytes / row, wish = CHUNK_BYTES / row;
@@ -54,7 +54,7 @@ static int64_t chunk_rows(const ensemble *self, int64_t scored)
     return bp_head_filled_rows(scored, most_rows(row, (int64_t)self->memory_bytes));
 }
 
-/* Windows whose hidden states of all rounds stay within the memory, but one at least. */
+/* Windows whose hidden states of all rounds fit in the memory, at least one. */
 static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int64_t memory_bytes)
 {
     int64_t bytes = (rounds + 1) * widest * length * (int64_t)sizeof(float);
@@ -63,13 +63,14 @@ static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int6
     return most > 0 ? most : 1;
 }
 
-/* What the memory of a batch depends on, besides its rows and their chunk. */
+/* The sizes that determine the memory of a batch, other than its rows and their chunk. */
 typedef struct extent {
     bool last;                     /* of the pipeline's stages */
     int64_t tokens;                /* windows x length */
     int64_t members, rounds, side; /* side: members side by side */
-    int64_t widest, widths;        /* of a backbone, and the sum of all backbones' here */
-    int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
+    int64_t widest, widths;        /* of a backbone, and the sum over all backbones on this rank */
+    int64_t columns,
+        vocab_count; /* of the vocabulary: a slice combined over members, and a rank's slice */
     bool temperature, decoding, prior, sets;
 } extent;
 
@@ -121,7 +122,7 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
     return of;
 }
 
-/* A step has few rows, and asks for no more of them than there are. */
+/* A step has few rows, and needs no larger chunk than these. */
 void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t rows, bp_arena *arena)
 {
     extent of = extent_of(self, 0, false);

@@ -1,4 +1,4 @@
-/* The inside of an ensemble: who has which member, and the work of a batch. */
+/* Internals of an ensemble: which rank has which member, and the work of a batch. */
 #ifndef BP_INFER_ENSEMBLE_ENSEMBLE_PRIV_H
 #define BP_INFER_ENSEMBLE_ENSEMBLE_PRIV_H
 
@@ -8,7 +8,7 @@
 #include "mesh/collective.h"
 #include "statistics/conformal.h"
 
-/** One run of a model's backbone; its states serve the members that have it. */
+/** One run of a model's backbone; its members share the states. */
 typedef struct ensemble_backbone {
     bp_model *lm; /* borrowed from ensemble.models */
     int64_t pass, width;
@@ -17,17 +17,17 @@ typedef struct ensemble_backbone {
 typedef struct ensemble_member {
     char *name;
     double oob;
-    int64_t backbone, head; /* where the member is here; backbone -1: on other ranks */
+    int64_t backbone, head; /* where the member is on this rank; backbone -1: on other ranks */
 } ensemble_member;
 
 /** Rows whose conformal sets are found at once. */
 #define ENSEMBLE_SET_ROWS 64
 typedef struct ensemble_sets ensemble_sets; /* workspace: ensemble_sets.c */
-/** What is known of a row. */
+/** What is known about a row. */
 typedef struct ensemble_set_row {
     bp_conformal_target target;
     int64_t lac;                 /* outcomes in the set of lac */
-    bp_conformal_set grouped[2]; /* of aps and raps */
+    bp_conformal_set grouped[2]; /* the same for aps and raps */
 } ensemble_set_row;
 
 /** Memory of a batch, an arena that grows. On ranks of other stages only `places` and
@@ -39,7 +39,7 @@ typedef struct ensemble_work {
     int32_t *targets;           /* [rows] */
     float *states;              /* [windows * length][largest width] of one backbone */
     float *hidden;              /* [backbones][rows filled][width], contiguous */
-    int64_t chunk;              /* rows whose distributions are there at once */
+    int64_t chunk;              /* rows whose distributions are in memory at once */
     float *logits;              /* [members][chunk][columns here] */
     float *own, *outgoing;      /* [chunk][vocab_count]; where members meet across ranks */
     bp_member_row *known;       /* [members, filled up to whole rounds][chunk] */
@@ -47,10 +47,10 @@ typedef struct ensemble_work {
     double *sums;               /* [2][chunk] */
     bp_mixture_row *mixed;      /* [chunk] */
     double *totals;             /* [chunk][3] of the mixture, over all ranks */
-    double *spread;        /* [chunk] of a prior network: the Dirichlet's differential entropy */
+    double *spread;        /* [chunk] for a prior network: the Dirichlet's differential entropy */
     int32_t *tops;         /* [chunk] */
-    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
-    ensemble_sets *sets;   /* where they are asked for, and [chunk] of what was found */
+    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], where requested */
+    ensemble_sets *sets;   /* where requested, and [chunk] of the sets found */
     ensemble_set_row *set_rows;
     float *mixture;          /* [chunk][vocab_count] log p, in decoding; */
     bp_decoding **decodings; /* [backbones], and in scoring NULL */
@@ -59,18 +59,19 @@ typedef struct ensemble_work {
 typedef struct ensemble {
     bp_model lm;
     const bp_mesh *mesh;        /* borrowed */
-    bp_member_sampler *sampler; /* borrowed; NULL: members are listed */
+    bp_member_sampler *sampler; /* borrowed; NULL if the members are listed */
     size_t memory_bytes;        /* of the distributions */
-    bp_conformal_rule sets;     /* where info.sets */
+    bp_conformal_rule sets;     /* if info.sets */
     ensemble_member *members;
     int64_t member_count;
-    int64_t rounds;    /* each of as many members as the mesh has side by side */
-    bp_model **models; /* [model_count] those that are here */
+    int64_t rounds;    /* each of mesh->members members */
+    bp_model **models; /* [model_count] those on this rank */
     int64_t model_count;
-    ensemble_backbone *backbones; /* [backbone_count] those that run here */
+    ensemble_backbone *backbones; /* [backbone_count] those that run on this rank */
     int64_t backbone_count;
-    int64_t widest;                /* width of all members' models */
-    int64_t column_first, columns; /* where members meet, this rank has these of the vocabulary */
+    int64_t widest; /* width of all members' models */
+    int64_t column_first,
+        columns; /* the part of the vocabulary whose members' values this rank combines */
     bp_transfer *receiving, *sending; /* [rounds][mesh->members], [mesh->members] of slices */
     char *memory;
     size_t memory_size_bytes;
@@ -78,22 +79,22 @@ typedef struct ensemble {
 
 extern const bp_model_ops ensemble_ops;
 
-/** Bytes that a row of all members' distributions takes: the most of any rank. */
+/** Bytes of one row of all members' distributions; the maximum over ranks. */
 size_t ensemble_row_bytes(const ensemble *self);
 
-/** Columns of `count` that rank r of `size` has where members meet: [*first, *first + result). */
+/** Columns of `count` that rank r of `size` combines over members: [*first, *first + result). */
 int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
 
-/** As many windows of the batch from `first` on as keep the members' hidden states within
- * memory_bytes too, but one at least: equal on all ranks. */
+/** The number of windows of the batch, starting at `first`, whose hidden states of all members fit
+ * in memory_bytes too; at least 1. Equal on all ranks. */
 void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
                         bp_model_batch *part);
 
-/** The ensemble's block of memory grows to the bytes that `arena` has counted, and `arena` begins
- * anew in it; its contents are lost. Errors: BP_ERR_SYSTEM, the same on all ranks. Collective over
+/** Grow the ensemble's block of memory to the bytes that `arena` has counted, and restart `arena`
+ * in it. The contents are lost. Errors: BP_ERR_SYSTEM, the same on all ranks. Collective over
  * mesh->replica. */
 bp_err ensemble_reserve(ensemble *self, bp_arena *arena);
-/** Space for n objects in it; of an arena without a base they are counted. */
+/** Space for n objects in the arena; an arena without a base only counts them. */
 static inline void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
 {
     return bp_arena_floats(arena,
@@ -105,21 +106,21 @@ static inline void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature);
 
-/** Work for this many rows that are decoded at once, all of which have their hidden states: laid
- * out, or, where the arena has no base, counted. */
+/** Lay out the work for this many rows decoded at once, all with hidden states; an arena without a
+ * base only counts it. */
 void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t rows,
                            bp_arena *arena);
 
-/** hidden of all backbones here. Collective over mesh->replica. Errors: BP_ERR_SYSTEM, the same on
- * all ranks. */
+/** Compute work->hidden of all backbones on this rank. Collective over mesh->replica. Errors:
+ * BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_model_batch *batch);
 
-/** Rows [first, first + rows) of all members meet: work->logits, known, mixed, totals, and max and
- * tops of the mixture, over the whole vocabulary. On the last stage; collective over mesh->tensor
- * and mesh->across. */
+/** Combine rows [first, first + rows) of all members: fills work->logits, known, mixed, totals, and
+ * the mixture's max and tops, over the whole vocabulary. On the last stage; collective over
+ * mesh->tensor and mesh->across. */
 void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t rows);
 
-/** What ensemble_mix works on. */
+/** The input of ensemble_mix. */
 bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int64_t first,
                             int64_t rows);
 
@@ -134,22 +135,22 @@ void ensemble_free(bp_model *lm);
 
 /* ensemble_sets.c */
 void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena);
-/** work->set_rows of the rows that ensemble_mix has mixed. On the last stage; collective over
+/** Fill work->set_rows for the rows that ensemble_mix has mixed. On the last stage; collective over
  * mesh->tensor and mesh->across. */
 void ensemble_find_sets(ensemble *self, ensemble_work *work, const bp_mixture *all);
 /** The statistics of a row: values[statistic * stride]. */
 void ensemble_fill_sets(float *values, int64_t stride, const ensemble_set_row *row);
 
 /* ensemble_texts.c */
-/** Are the models without a softmax over outcomes: regressions, or answers? */
+/** Do the models lack a softmax over outcomes (regressions, or answers)? */
 bool ensemble_is_of_texts(const ensemble *self);
-/** `distribution` of such an ensemble; log_p or values may be NULL. Collective over mesh->replica.
+/** `distribution` for such an ensemble; log_p or values may be NULL. Collective over mesh->replica.
  * Errors: BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *log_p, float *values);
-/** As bp_ensemble_add_scaled, of models that find spans. */
+/** As bp_ensemble_add_scaled, for models that find spans. */
 bp_err ensemble_add_scaled_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums);
 
-/* ensemble_decode.c: as bp_model_ops says. */
+/* ensemble_decode.c: see bp_model_ops. */
 bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                            int64_t capacity);
 void ensemble_decode_free(bp_decoding *decoding);

@@ -1,8 +1,8 @@
 /* Conformal sets of the mixture's outcomes, row by row, without sorting a vocabulary: the outcomes
- * of a row are counted by the leading bits of their probability, the group where the set ends
- * is counted again by the bits that follow, and once more by the last ones, where a group is of
- * equal probabilities. Counts are summed over the ranks that share the vocabulary, so that none
- * sees a whole row. Called after ensemble_mix.c, where sets are asked for. */
+ * of a row are counted by the leading bits of their probability. The group in which the set ends is
+ * counted again by the next bits, and finally by the last bits, where a group has equal
+ * probabilities. Counts are summed over the ranks that divide the vocabulary, so that no rank needs
+ * a whole row. Called after ensemble_mix.c, if sets are requested. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "mesh/collective.h"
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define GROUPS      256         /* at most, of a level */
+#define GROUPS      256         /* maximum, of a level */
 #define BITS_OF_ONE 0x3f800000U /* as a float */
 
 /* Of the 30 bits of a key, the passes sort by 7 (each a factor of 2), 8, 8 and 7. */
@@ -27,8 +27,8 @@ typedef struct set_search {
 } set_search;
 
 struct ensemble_sets {
-    uint32_t *keys;     /* [ENSEMBLE_SET_ROWS][columns]; first probabilities in their place */
-    int64_t *left;      /* [ENSEMBLE_SET_ROWS] keys that may be where a set ends */
+    uint32_t *keys;     /* [ENSEMBLE_SET_ROWS][columns]; at first probabilities */
+    int64_t *left;      /* [ENSEMBLE_SET_ROWS] keys at which a set may end */
     float *of_target;   /* [ENSEMBLE_SET_ROWS] */
     double *sums;       /* [ENSEMBLE_SET_ROWS][3]: before, above, in the set of lac */
     double *groups;     /* [rows][2][GROUPS]: counts and mass; of later levels
@@ -55,7 +55,7 @@ void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena
 
 /* ---- a level of groups ---- */
 
-/* More probable outcomes have a smaller key; 30 bits: how far it is from 1 among all floats. */
+/* More probable outcomes have smaller keys: the distance from 1 in units of floats, 30 bits. */
 static uint32_t key_of(float p)
 {
     float within = p > 0 ? p : 0;
@@ -93,8 +93,8 @@ static void count_first(double *groups, const uint32_t *keys, int64_t columns)
     }
 }
 
-/* The same of keys that begin as the key of a search; the others are left out from now on. Returns
- * how many keys stay. */
+/* The same for keys with the leading bits of a search's key; the others are removed. Returns how
+ * many keys remain. */
 static int64_t count_next(double *groups, uint32_t *keys, int64_t count, int level,
                           const set_search *search)
 {
@@ -133,7 +133,7 @@ static void narrow(set_search *search, const ensemble *self, int kind, int level
         search->set = (bp_conformal_set){(int64_t)search->prefix.count, -1};
         return;
     }
-    if (group == count) { /* by rounding: the last one there is */
+    if (group == count) { /* only by rounding: the last one */
         for (group = count - 1; group > 0 && groups[group] == 0; group--)
             continue;
         search->prefix.count -= groups[group];
@@ -156,7 +156,7 @@ static void sum_over_ranks(const ensemble *self, double *x, int64_t n)
     bp_all_sum_double(x, n, self->mesh->tensor);
 }
 
-/* The target's probability, known where its column is. */
+/* The target's probability, known on the rank that has its column. */
 static void find_targets(const ensemble *self, ensemble_sets *sets, const float *p,
                          const bp_mixture *in)
 {
@@ -169,7 +169,8 @@ static void find_targets(const ensemble *self, ensemble_sets *sets, const float 
     bp_all_max(sets->of_target, in->rows, self->mesh->tensor);
 }
 
-/* What a row has before its target, and in the set of lac; its probabilities become keys. */
+/* Count a row's outcomes before its target, and in the set of lac; convert its probabilities to
+ * keys. */
 static void compare_with_target(const ensemble *self, double sums[3], uint32_t *keys,
                                 const float *p, const bp_mixture *in, int64_t r, float of_target)
 {

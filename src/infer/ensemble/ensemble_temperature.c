@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-/* Sums over the vocabulary, of u = log p - shift: no log p is above the largest of the members',
- * and the mixture's largest is at most log M below it, so that exponentials neither overflow nor
- * all vanish, and no rank has to be asked first. */
+/* Sums over the vocabulary, of u = log p - shift: no log p exceeds the largest of the members', and
+ * the mixture's largest is at most log M below it. So exponentials neither overflow nor all vanish,
+ * without an additional reduction over ranks. */
 static void sum_powers(ensemble *self, ensemble_work *work, const bp_mixture *in,
                        const float *betas)
 {

@@ -1,6 +1,6 @@
-/* An ensemble of models that have no softmax over outcomes: values of texts, and where in a text a
- * span begins and ends. What members return is combined unchanged, in member order on each rank.
- * Called by ensemble.c instead of ensemble_mix.c. */
+/* An ensemble of models that have no softmax over outcomes: values of texts, and places in a text
+ * where a span begins and ends. The members' outputs are combined unchanged, in member order on
+ * each rank. Called by ensemble.c instead of ensemble_mix.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -12,9 +12,9 @@
 typedef struct texts {
     const bp_model_batch *batch;
     int64_t count, stride; /* values of a member; of a statistic */
-    float *values;         /* [members, filled up to whole rounds][count]: of each row, of spans
+    float *values;         /* [members, filled up to whole rounds][count]: for each row, for spans
                               [windows][ENDS][length] */
-    int32_t *targets;      /* [windows][length] of spans: both ends are asked */
+    int32_t *targets;      /* [windows][length] for spans: both ends are requested */
     double *mixture;       /* [length] log p */
 } texts;
 
@@ -78,7 +78,7 @@ static double value_of(const texts *work, int64_t member, int64_t k)
     return (double)work->values[member * work->count + k];
 }
 
-/* For value k: the members' (values NULL: not asked), their mean, and their variance. */
+/* For value k: the members' values (values may be NULL), their mean, and their variance. */
 static double take_members(const ensemble *self, const texts *work, int64_t k, float *values,
                            double *variance)
 {
@@ -115,7 +115,7 @@ static void mix_values(const ensemble *self, const texts *work, float *log_p, fl
     }
 }
 
-/* The figures of where a span of one window begins, or ends. */
+/* The figures of the place where a span of one window begins, or ends. */
 typedef struct place_mixture {
     double entropy, information, squares, most; /* most: the largest log p */
     int64_t top, agreeing;
@@ -203,7 +203,7 @@ static void mix_end(const ensemble *self, const texts *work, int64_t w, int64_t 
         fill_place(self, work, &mixed, first + target, target, values + w * T + end);
 }
 
-/* Members' answers to a batch, on all ranks. */
+/* Members' outputs for a batch, on all ranks. */
 static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *work)
 {
     bool spans = finds_spans(self);
@@ -244,7 +244,7 @@ bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *lo
 
 /* ---- temperature ---- */
 
-/* What bp_scaled_sums adds up, for a place among those with a mixture. */
+/* Add a place to bp_scaled_sums, among those with a mixture. */
 static void add_scaled(const texts *work, int64_t place, bp_scaled_sums *sums)
 {
     for (int k = 0; k < BP_TEMPERATURE_POINTS; k++) {

@@ -1,4 +1,4 @@
-/* The tokenizer that a model brings. Called by jobs that encode texts of their own. */
+/* The tokenizer of a model. Called by jobs that encode their own texts. */
 #include "infer/ensemble/model_tokenizer.h"
 
 #include "base/config/run_options.h"
@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The tokenizer.json that a checkpoint keeps, if it does. */
+/* The tokenizer.json in a checkpoint, if there is one. */
 static bp_err load_kept(bp_tokenizer **out, const char *checkpoint)
 {
     char *folder = NULL, *path = NULL;
@@ -43,8 +43,8 @@ static bp_err load_of_model(bp_tokenizer **out, const char *path)
     return err;
 }
 
-/* The tokenizer of tokenizer.path, or the one that the model brings; NULL: neither is there. On
- * the root, local. Errors: those of bp_tokenizer_load; BP_ERR_FORMAT it is not the model's. */
+/* The tokenizer of tokenizer.path, or the model's; NULL if there is none. On the root, local.
+ * Errors: those of bp_tokenizer_load; BP_ERR_FORMAT it does not match the model. */
 static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config, const char *checkpoint,
                              const bp_model_info *model)
 {

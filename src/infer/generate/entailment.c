@@ -12,14 +12,14 @@
 struct bp_entailment {
     bp_classifier *classifier;
     int64_t entails;               /* the class */
-    int64_t pairs, shortened, cut; /* asked about; without their prompts' front; and texts' ends */
+    int64_t pairs, shortened, cut; /* pairs tested; with shortened prompts; with shortened texts */
     bp_ids ids;                    /* of the pairs of a batch */
     float *log_p;                  /* [BP_CLASSIFIER_BATCH][classes] */
 };
 
 /* ---- opening ---- */
 
-/* The class that begins with "entail"; -1: there is none. */
+/* The class that begins with "entail"; -1 if there is none. */
 static int64_t find_class(const json_t *labels)
 {
     for (size_t k = 0; k < json_array_size(labels); k++) {
@@ -99,7 +99,7 @@ json_t *bp_entailment_json(const bp_entailment *self)
 
 /* ---- pairs ---- */
 
-/* Take as many of a prompt's tokens from the front of both texts as the pair needs. */
+/* Remove tokens of a prompt from the front of both texts until the pair fits. */
 static bool shorten(bp_task_pair *pair, const bp_task_frame *frame, int64_t prompt, int64_t T)
 {
     bool too_long = bp_task_places(frame, pair) > T;
@@ -131,7 +131,7 @@ static bp_err encode(bp_entailment *self, const char *const *premises,
     return err;
 }
 
-/* A text without a token entails nothing, nor is it entailed. */
+/* A text without tokens neither entails nor is entailed. */
 static bool entails(const bp_entailment *self, const bp_task_pair *pair, const float *row)
 {
     int64_t best = 0;

@@ -23,11 +23,11 @@ typedef struct open_mask {
 
 typedef struct bp_fill {
     bp_unit_spec spec;
-    bool last;            /* this rank is of the last stage */
+    bool last;            /* this rank is on the last stage */
     int64_t longest;      /* tokens of a framed text */
     int32_t *inputs;      /* [unit prompts][T] */
     int32_t *targets;     /* as many, all -1 */
-    double *logprobs;     /* as inputs: of places that were filled in */
+    double *logprobs;     /* as inputs: for places that were filled in */
     bool *masked;         /* as inputs: it was a mask */
     open_mask *open;      /* [count], by place */
     int64_t *of_prompt;   /* [unit prompts + 1] in `open` */
@@ -36,7 +36,7 @@ typedef struct bp_fill {
     int64_t steps;
 } bp_fill;
 
-/* Tokens of prompt k with its masks, framed. */
+/* Frame the tokens of prompt k with its masks. */
 static int64_t length_of(const bp_unit_spec *spec, int64_t k)
 {
     int64_t length = bp_prompts_length(spec->prompts, k), count = 0;
@@ -130,8 +130,8 @@ static void frame(bp_fill *self, int64_t b, int64_t number, int64_t T)
     }
 }
 
-/* Among a prompt's n masks, the n (rounds left) / rounds whose tokens are least probable are open
- * again, the first ones of equal ones. */
+/* Reopen n (rounds left) / rounds of a prompt's n masks, those with the least probable tokens, the
+ * first of equal ones. */
 static void mask_again(bp_fill *self, int64_t b, int64_t T, int64_t rounds_left)
 {
     const bp_fill_rule *rule = &self->spec.plan->fill;
@@ -164,7 +164,7 @@ static int64_t list_open(bp_fill *self, int64_t prompts, int64_t T)
     return count;
 }
 
-/* The most probable token of one row among this rank's, which may become one of a text. */
+/* The most probable token of one row among this rank's that is allowed in a text. */
 static void find_best(const bp_fill *self, const float *logits, float *best, float *token)
 {
     const bp_generate_plan *plan = self->spec.plan;
@@ -212,7 +212,7 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
                         tensor);
     memcpy(most, best, sizeof best);
     bp_all_max(most, n, tensor);
-    for (int64_t r = 0; r < n; r++) /* of equal ones the first: ids are exact as floats */
+    for (int64_t r = 0; r < n; r++) /* the first of equal ones: ids are exact as floats */
         token[r] = best[r] == most[r] && V > 0 ? -token[r] : -INFINITY;
     bp_all_max(token, n, tensor);
     for (int64_t r = 0; r < n; r++) {
@@ -221,7 +221,7 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
     }
 }
 
-/* The places of a prompt's open masks that are filled in now. */
+/* Find the places of a prompt's open masks to fill in now. */
 static void keep_best(bp_fill *self, int64_t b, int64_t rounds_left)
 {
     int64_t from = self->of_prompt[b], end = self->of_prompt[b + 1],

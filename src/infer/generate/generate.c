@@ -16,7 +16,7 @@ static void identify(const void *context, bp_run_identity *out)
                                                  : self->job->info.tokenizer_hash[0]
                                                      ? self->job->info.tokenizer_hash
                                                      : bp_tokenizer_hash(self->tokenizer)};
-    /* the prompts' hash is of what it made */
+    /* the prompts' hash covers its result */
     out[2] = (bp_run_identity){"generate.template", ""};
 }
 
@@ -89,7 +89,7 @@ static bp_err open_job(void *context)
     return err;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 static void say(const void *context)
 {
@@ -136,7 +136,7 @@ static void report(const void *context)
 
 /* ---- --plan ---- */
 
-/* A unit of the prompts as they are, the first one: seconds it took, and bytes of its caches. */
+/* Measure the first unit of the actual prompts: its seconds, and bytes of its caches. */
 static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
     generator *self = context;
@@ -166,7 +166,7 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
 /* ---- the job ---- */
 
 static const char *const FILES[] = {"outputs.jsonl", "summary.json", NULL};
-/* other batches are other products */
+/* different batches give different matrix products */
 static const char *const OTHER_BITS[] = {"generate.batch", NULL};
 
 const bp_work bp_generate_work = {.self_bytes = sizeof(generator),

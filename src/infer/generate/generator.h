@@ -12,14 +12,14 @@
 
 typedef struct generator {
     bp_work_job *job;
-    bp_tokenizer *tokenizer;          /* on all ranks; NULL: there is none */
+    bp_tokenizer *tokenizer;          /* on all ranks; NULL if there is none */
     bp_stops stops;                   /* on all ranks */
     bp_search_spec rule;              /* on all ranks */
-    bp_forced forced;                 /* on all ranks: tokens in texts, */
-    int64_t start;                    /* what targets begin with, */
-    int64_t before, after;            /* and language tags in sources; -1: none */
-    bp_prompts_most most;             /* on all ranks: before prompts are read */
-    int64_t entailment_bytes;         /* on all ranks: of the classifier of meanings */
+    bp_forced forced;                 /* on all ranks: number of tokens in texts, */
+    int64_t start;                    /* the start token of targets, */
+    int64_t before, after;            /* and language tags in sources; -1 if absent */
+    bp_prompts_most most;             /* on all ranks, before prompts are read */
+    int64_t entailment_bytes;         /* on all ranks; the classifier of meanings */
     bp_prompts prompts;               /* on all ranks; texts only on the coordinator */
     char prompts_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_generate_plan plan;            /* on all ranks */
@@ -28,33 +28,33 @@ typedef struct generator {
     json_t *summary;                  /* on the coordinator, at the end */
     /* On the coordinator, with generate.references; else NULL: */
     char *reference_text;
-    bp_line *references; /* [prompts] in it */
+    bp_line *references; /* [prompts] offsets in it */
     bp_line *written;    /* [prompts] own: the first text of each, a line */
 } generator;
 
-/** The rule of generate.*; stops are not in it yet. Local. */
+/** The rule of generate.*, without stops. Local. */
 bp_search_spec generator_rule(const bp_config *config, const bp_model_info *model);
-/** The token that is put before prompts; -1: none. */
+/** The token put before prompts; -1 if there is none. */
 int64_t generator_first(const bp_config *config, const bp_model_info *model);
-/** Errors: BP_ERR_CONFIG what does not fit the model. Local. */
+/** Errors: BP_ERR_CONFIG keys that do not fit the model. Local. */
 bp_err generator_check_rule(const bp_config *config, const bp_model_info *model);
 
-/** Fill in `forced`, `start`, `before`, `after` and rule.choice.forced, once the tokenizer is
- * there. Errors: BP_ERR_CONFIG a token or a language that the tokenizer has not, or a model without
+/** Fill in `forced`, `start`, `before`, `after` and rule.choice.forced, after the tokenizer is
+ * loaded. Errors: BP_ERR_CONFIG a token or a language that the tokenizer lacks, or a model without
  * sources. Local. */
 bp_err generator_find_forced(generator *self);
-/** For the key of the work; nothing where no token is forced. */
+/** Adds to the key of the work; nothing if no token is forced. */
 void generator_name_forced(const generator *self, bp_buffer *out);
 
-/** bp_work.describe, .open_model, .open (but its units) and .close (setup.c, memory.c). */
+/** bp_work.describe, .open_model, .open (except for its units) and .close (setup.c, memory.c). */
 bp_err generator_describe(void *self, MPI_Comm world, bp_work_memory *out);
 bp_err generator_open_model(void *self, bp_model **out);
 bp_err generator_open(void *self);
 void generator_close(void *self);
 
 /* results/references.c: on the coordinator, local. */
-/** Errors: those of bp_file_read; BP_ERR_FORMAT other numbers of references than of prompts, or one
- * that is not UTF-8. */
+/** Errors: those of bp_file_read; BP_ERR_FORMAT the numbers of references and prompts differ, or a
+ * reference is not UTF-8. */
 bp_err generator_read_references(generator *self);
 void generator_clear_references(generator *self);
 /** Keep "text" of a line of outputs.jsonl, the first of its prompt, if there are references. */

@@ -1,6 +1,5 @@
-/* What generation takes on each rank, from manifests only. Prompts are not encoded yet: they are
- * assumed to have a token a byte, as far as the context allows. Called by generate.c before the
- * model is opened. */
+/* The memory of generation on each rank, from manifests only. Prompts are not encoded yet: one
+ * token per byte is assumed, up to the context. Called by generate.c before the model is opened. */
 #include "infer/generate/entailment.h"
 #include "infer/generate/fill.h"
 #include "infer/generate/generator.h"
@@ -10,7 +9,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* Prompts of as many tokens as they may have. */
+/* Prompts with the maximal number of tokens. */
 static bp_generate_plan plan_of(const bp_config *config, const bp_prompts_most *most,
                                 int64_t context, int stages)
 {
@@ -29,7 +28,7 @@ static int64_t choosing_bytes(const bp_generate_plan *plan, int64_t vocab_size)
            omp_get_max_threads() * bp_choice_bytes(vocab_size);
 }
 
-/* The least of the models'; 0: one is unknown. */
+/* The minimum over models; 0 if one is unknown. */
 static int64_t find_context(const bp_work_models *models)
 {
     int64_t least = INT64_MAX;
@@ -77,9 +76,10 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     else if (last)
         decoding += choosing_bytes(&plan, bytes.widest.vocab_size) *
                     (models->ensemble ? 1 + models->count / mesh->members : 1);
-    /* a batch and decoding: not both at a time */
+    /* a batch or decoding: not both at a time */
     out->own_bytes += bytes.weights + (decoding > bytes.work ? decoding : bytes.work);
-    out->node_bytes += bytes.node + self->entailment_bytes; /* the coordinator's, which is one */
+    out->node_bytes +=
+        bytes.node + self->entailment_bytes; /* the coordinator's, which is one such rank */
     return err;
 }
 

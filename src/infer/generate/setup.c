@@ -112,8 +112,8 @@ static bp_err find_fill_rule(generator *self)
     return bp_agree(self->job->mesh->world, err);
 }
 
-/* Places of the context that no prompt has: two for what frames a text, and one to fill in, unless
- * the prompt has a mask. */
+/* Reserved places of the context: two for framing tokens, and one to fill in, unless the prompt has
+ * a mask. */
 static int64_t reserved(const generator *self)
 {
     return fills(self) ? 3 : 0;
@@ -187,7 +187,7 @@ static void share_prompts(generator *self)
     bp_bcast_bytes(prompts->excess, sizes[0] * (int64_t)sizeof *prompts->excess, 0, world);
 }
 
-/* Does prompt k say what is to be filled in? */
+/* Does prompt k have masks to fill in? */
 static bool has_masks(const generator *self, int64_t k)
 {
     bool any = false;
@@ -283,7 +283,7 @@ static bp_err open_prompts(generator *self)
     return BP_OK;
 }
 
-/* The name of the work: all that a result's bits depend on, except the machine. */
+/* The name of the work: everything that determines a result's bits, except the machine. */
 static void make_key(generator *self)
 {
     const bp_search_spec *rule = &self->rule;

@@ -5,7 +5,7 @@
 #include "base/config/json.h"
 #include "text/tokenizer/tokenizer.h"
 
-/** bp_decode of what a model wrote: ids beyond the tokenizer's vocabulary have no text (a model may
+/** bp_decode for a model's output: ids beyond the tokenizer's vocabulary have no text (a model may
  * have more outcomes than its tokenizer tokens). Errors: BP_ERR_SYSTEM. */
 bp_err bp_spell(const bp_tokenizer *tokenizer, const int32_t *tokens, int64_t count, char **text,
                 size_t *bytes);

@@ -23,10 +23,10 @@
 
 enum { TAG_NEXT = 71, TAG_LOOK, TAG_LOGITS, TAG_COLUMNS, TAG_RESULT, TAG_RESULT_BYTES };
 
-/* What a group does: goes on, has all its texts, was stopped, or met a NaN. */
+/* The state of a group: continues, has all its texts, was stopped, or met a NaN. */
 enum { GOES_ON, OVER, STOPPED, FAILED };
 
-/* What the slots of a group are fed, as it is sent: {state, prompt that failed, counts[slots],
+/* The next inputs of a group's slots, as sent: {state, prompt that failed, counts[slots],
  * parents[slots], tokens[]}. */
 typedef struct unit_group {
     int64_t first, prompts; /* of the unit's */
@@ -43,10 +43,10 @@ typedef struct unit_group {
 
 typedef struct bp_unit {
     bp_unit_spec spec;
-    bp_fill *fill;                /* does all of it; NULL: of another strategy */
+    bp_fill *fill;                /* runs the unit; NULL for other strategies */
     int64_t K;                    /* slots of a prompt */
     int chooser;                  /* rank in mesh->replica */
-    bool chooses, leads, gathers; /* gathers: has a slice that goes to the chooser */
+    bool chooses, leads, gathers; /* gathers: sends a slice to the chooser */
     bool ensemble;                /* the model returns statistics; else the chooser finds them */
     bp_decoding *decoding;
     unit_group *groups;
@@ -60,8 +60,8 @@ typedef struct bp_unit {
     double *entropies;      /* [slots], of one model */
     bp_choice *choices;     /* [threads] */
     int threads;
-    int abandon;   /* STOPPED or FAILED, once a group was */
-    int32_t wrong; /* FAILED: the first prompt that went wrong */
+    int abandon;   /* STOPPED or FAILED, after a group was */
+    int32_t wrong; /* FAILED: the first prompt that failed */
     int64_t steps;
 } bp_unit;
 
@@ -94,7 +94,7 @@ static void new_group(bp_unit *unit, unit_group *group)
     group->goes_on = bp_alloc("generate.unit", plan->group_prompts, sizeof *group->goes_on);
 }
 
-/* Which columns the tensor ranks of the last stage have. */
+/* The columns of the tensor ranks of the last stage. */
 static void learn_columns(bp_unit *unit)
 {
     const bp_mesh *mesh = unit->spec.mesh;
@@ -134,7 +134,7 @@ static int64_t widest_slice(const bp_unit_spec *spec)
     return spec->rule->choice.vocab_size / spec->mesh->tensor_ranks + 1;
 }
 
-/* For a model that fills in masks, and decodes nothing. */
+/* For a model that fills in masks and does not decode. */
 static bp_err new_filling(bp_unit **out, const bp_unit_spec *spec)
 {
     bp_fill *fill;
@@ -230,7 +230,7 @@ void bp_unit_free(bp_unit **out)
     *out = NULL;
 }
 
-/* ---- what a group is fed ---- */
+/* ---- inputs of a group ---- */
 
 static int32_t *counts_of(const unit_group *group)
 {
@@ -310,8 +310,9 @@ static void gather_logits(bp_unit *unit, const unit_group *group)
     }
 }
 
-/* The sums of rows, and the entropies for one model, whose logits are all here (an ensemble returns
- * its own). The number of the first prompt with a row that is not finite; -1: all are. */
+/* The sums of rows, and the entropies for one model, whose logits are all on this rank (an ensemble
+ * returns its own). Returns the number of the first prompt with a row that is not finite; -1 if all
+ * are finite. */
 static int64_t sum_rows(bp_unit *unit, const unit_group *group)
 {
     int64_t V = unit->spec.rule->choice.vocab_size;
@@ -352,7 +353,7 @@ static void choose_all(bp_unit *unit, unit_group *group)
     }
 }
 
-/* What is fed next, from what was chosen. */
+/* The next inputs, from the chosen tokens. */
 static void fill_next(const bp_unit *unit, unit_group *group)
 {
     int32_t *counts = counts_of(group), *parents = parents_of(group), *tokens = tokens_of(group);
@@ -378,7 +379,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
     int ranks = bp_comm_size(mesh->replica);
     int64_t wrong = sum_rows(unit, group);
 
-    for (int r = 0; r < ranks; r++) /* the step before has gone out of `next` */
+    for (int r = 0; r < ranks; r++) /* the preceding step has been sent from `next` */
         bp_wait(&group->sends[r]);
     if (unit->abandon == GOES_ON && (wrong >= 0 || stop)) {
         unit->abandon = wrong >= 0 ? FAILED : STOPPED;
@@ -388,7 +389,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
         choose_all(unit, group);
         fill_next(unit, group);
     } else {
-        group->next[0] = unit->abandon; /* all groups report the first prompt that went wrong */
+        group->next[0] = unit->abandon; /* all groups report the first prompt that failed */
         group->next[1] = unit->wrong;
     }
     for (int r = 0; r < ranks; r++)
@@ -400,7 +401,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
 
 /* ---- all stages ---- */
 
-/* The lead asks whether to stop, and the chooser receives its answer. */
+/* The lead checks for a stop request, and the chooser receives the result. */
 static bool ask_lead(bp_unit *unit)
 {
     MPI_Comm comm = unit->spec.mesh->replica;
@@ -414,7 +415,7 @@ static bool ask_lead(bp_unit *unit)
     return stop != 0;
 }
 
-/* What was chosen after the step before; false: the group is at its end. */
+/* Receive the choice of the preceding step; false if the group has ended. */
 static bool learn_next(bp_unit *unit, unit_group *group)
 {
     if (group->steps > 0 && !unit->chooses)

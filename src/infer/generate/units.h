@@ -7,7 +7,7 @@
 
 typedef struct bp_unit bp_unit;
 
-/** Memory of units that follow each other. `spec` is copied; what it names is borrowed.
+/** Memory of units that follow each other. `spec` is copied; what it points to is borrowed.
  *
  * Collective: over mesh->replica. Owns: *out is the caller's, bp_unit_free().
  * Errors:     those of bp_model_decode_new, the same on all ranks of mesh->replica. */
@@ -15,7 +15,7 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec);
 void bp_unit_free(bp_unit **unit);
 
 /** Continue the prompts of unit `number`. On the rank that leads mesh->replica `result` gets the
- * results (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it stays as it is.
+ * results (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it is not changed.
  *
  * *stopped: `stop_asked` returned true, and `result` is empty; equal on all ranks.
  *

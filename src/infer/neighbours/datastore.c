@@ -1,5 +1,5 @@
-/* Opening a datastore: its contents are checked, and shared out to ranks. Called by neighbours.c
- * and by bagpipe-data cite. */
+/* Opening a datastore: its contents are checked and divided over ranks. Called by neighbours.c and
+ * by bagpipe-data cite. */
 #include "infer/neighbours/datastore_priv.h"
 
 #include "base/files/fs.h"
@@ -75,7 +75,7 @@ static bp_err check_model(const bp_datastore *store, const bp_model_info *model)
                : wrong(store, "its keys have not the model's width");
 }
 
-/* Older files do not say it. */
+/* Older files do not have it. */
 static bp_err check_precision(bp_datastore *store, const char *wanted)
 {
     char *found = store->info.precision;
@@ -106,7 +106,7 @@ static bp_err open_file(bp_datastore *store, const bp_datastore_spec *spec)
 
 /* ---- this rank's rows ---- */
 
-/* A block's keys as the file has them, zeros where there is no entry. */
+/* A block's keys as in the file, zeros if there is no entry. */
 static bp_err read_block(bp_datastore *store, int64_t first, int64_t count, float *to)
 {
     int64_t C = store->info.columns;

@@ -1,6 +1,7 @@
 /* The datastore of a nearest-neighbour language model, as score.states writes it (docs/formats.md):
- * a key for each scored token, what a Transformer predicted it from. Ranks of a group share its
- * rows out; a share is in memory as far as that is allowed, the rest is read block by block.
+ * for each scored token a key, the state that a Transformer predicted it from. The ranks of a group
+ * divide its rows. A rank holds its rows in memory up to a limit, and reads the rest block by
+ * block.
  *
  * Source: Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
  * Models", section 3. */
@@ -15,16 +16,16 @@ typedef struct bp_datastore bp_datastore;
 
 typedef struct bp_datastore_spec {
     const char *path;
-    const bp_model_info *model; /* whose keys they are */
+    const bp_model_info *model; /* the model of the keys */
     int64_t memory_bytes;       /* of this rank, for keys */
-    const char *precision;      /* in which queries are computed; NULL: any keys will do */
+    const char *precision;      /* precision of queries; NULL: keys of any precision */
 } bp_datastore_spec;
 
 typedef struct bp_datastore_info {
     int64_t rows;    /* of the file: its tokens */
-    int64_t entries; /* those that have a key */
+    int64_t entries; /* number of tokens that have a key */
     int64_t columns;
-    char precision[8]; /* in which keys were computed, "f32", "bf16"; "": the file does not say */
+    char precision[8]; /* precision of keys: "f32", "bf16"; "" if the file does not state it */
     char hash[BP_USER_BLOCK_HASH]; /* of the file */
 } bp_datastore_info;
 
@@ -32,8 +33,8 @@ typedef struct bp_datastore_info {
  *
  * Collective: over `everyone`, which `group` is a part of; spec is equal on all ranks.
  * Owns:       *out is the caller's, bp_datastore_close(); NULL after an error.
- * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT it is damaged, no datastore, of another
- *             model or tokenizer, or holds a key that is not finite; BP_ERR_CONFIG its keys have
+ * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT damaged, not a datastore, made with
+ *             another model or tokenizer, or a key that is not finite; BP_ERR_CONFIG keys of
  *             another precision; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err bp_datastore_open(bp_datastore **out, MPI_Comm everyone, MPI_Comm group,
                          const bp_datastore_spec *spec);
@@ -46,15 +47,15 @@ bp_h5 *bp_datastore_file(const bp_datastore *store);
 
 /** An entry close to a query. */
 typedef struct bp_neighbour {
-    double distance; /* the squared Euclidean one, summed in float64 */
+    double distance; /* squared Euclidean, summed in float64 */
     int64_t row;     /* of the file */
-    int64_t token;   /* that follows: the value of the entry */
+    int64_t token;   /* the next token: the value of the entry */
 } bp_neighbour;
 
-/** The k entries nearest to each query, the nearest first, and among equal ones the smallest row
- * first. All are found: a float32 product of blocks with a bound of its rounding says which entries
- * may be among them, and those are measured in float64. So the result does not depend on blocks,
- * threads or the number of ranks.
+/** Find the k entries nearest to each query, the nearest first, the smallest row first among equal
+ * ones. The search is exact: float32 block products with a bound on their rounding select the
+ * possible entries, whose distances are then computed in float64. So the result does not depend on
+ * blocks, threads or the number of ranks.
  *
  * Collective: over the group; queries, count and k are equal on all its ranks; k is at most
  *             info.entries.
@@ -64,8 +65,8 @@ typedef struct bp_neighbour {
 bp_err bp_datastore_search(bp_datastore *store, const float *queries, int64_t count, int64_t k,
                            bp_neighbour *out);
 
-/** Bytes that a rank takes of a file of this many bytes, its neighbours of `queries` queries with
- * them. */
+/** Bytes that a rank takes for a file of this many bytes, including the neighbours of `queries`
+ * queries. */
 int64_t bp_datastore_bytes(int64_t file_bytes, int64_t columns, int ranks, int64_t memory_bytes,
                            int64_t queries, int64_t k);
 

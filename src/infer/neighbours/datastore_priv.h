@@ -1,4 +1,4 @@
-/* The inside of a datastore. */
+/* Internals of a datastore. */
 #ifndef BP_INFER_NEIGHBOURS_DATASTORE_PRIV_H
 #define BP_INFER_NEIGHBOURS_DATASTORE_PRIV_H
 
@@ -6,7 +6,7 @@
 
 #include "math/gemm/linear.h"
 
-#define DATASTORE_BLOCK 2048 /* rows that are read and multiplied at once */
+#define DATASTORE_BLOCK 2048 /* rows read and multiplied at once */
 
 struct bp_datastore {
     bp_datastore_info info;
@@ -15,11 +15,11 @@ struct bp_datastore {
     bp_h5 *file;
     bp_gemm *gemm;        /* in float32 */
     int64_t first, count; /* this rank's rows */
-    int64_t held;         /* of them in memory, from the first one on; whole blocks, or all */
+    int64_t held;         /* rows in memory, from the first one on; whole blocks, or all */
     float *keys;          /* [held][columns] */
-    float *block;         /* [DATASTORE_BLOCK][columns], where not all are held */
-    double *squares;      /* [count] of the keys' lengths */
-    int32_t *tokens;      /* [count]; -1: no entry, and the key is zeros */
+    float *block;         /* [DATASTORE_BLOCK][columns], if not all are held */
+    double *squares;      /* [count] lengths of the keys */
+    int32_t *tokens;      /* [count]; -1 if there is no entry; then the key is zeros */
 };
 
 /** Keys of this rank's rows [first, first + count), count at most DATASTORE_BLOCK, first a multiple

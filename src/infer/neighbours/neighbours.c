@@ -33,7 +33,7 @@ double bp_neighbours_mix(const bp_neighbours_spec *spec, double logprob,
         all += each;
         own += neighbours[i].token == token ? each : 0;
     }
-    if (own == 0 && spec->weight < 1) /* a small probability does not become 0 */
+    if (own == 0 && spec->weight < 1) /* prevents that a small probability becomes 0 */
         return log1p(-spec->weight) + logprob;
     return log(spec->weight * (own / all) + (1 - spec->weight) * exp(logprob));
 }
@@ -68,7 +68,7 @@ static int64_t gather(const near_model *self, const bp_model_batch *batch)
     return count;
 }
 
-/* keys: as bp_model_ops.keys says; NULL: not asked. */
+/* keys: see bp_model_ops.keys; NULL if not requested. */
 static bp_err score_and_keep(near_model *self, const bp_model_batch *batch, float *values,
                              float *keys)
 {

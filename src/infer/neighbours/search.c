@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE         256 /* queries that are multiplied at once */
-#define TILE_STEP    64  /* to a multiple of which the last tile is filled up */
+#define TILE         256 /* queries multiplied at once */
+#define TILE_STEP    64  /* the last tile is padded to a multiple of this */
 #define GATHER_BYTES ((int64_t)16 << 20)
 
 /* A tile of queries, as the weight of a product. */
@@ -98,9 +98,9 @@ static double measure(const float *a, const float *b, int64_t C)
     return sum;
 }
 
-/* |a - b|^2 = |a|^2 + |b|^2 - 2 ab, of which a product in float32 knows ab to (C + 2) 2^-24 |a||b|
- * (Higham 2002, section 3.1): what is less than the farthest neighbour by twice that, and as much
- * again for the sums here, is measured. A product that overflows is not a number, and is
+/* |a - b|^2 = |a|^2 + |b|^2 - 2 ab, where a float32 product has ab with error at most (C + 2) 2^-24
+ * |a||b| (Higham 2002, section 3.1): what is less than the farthest neighbour by twice that, and as
+ * much again for the sums here, is measured. A product that overflows is not a number, and is
  * measured. */
 static void scan(search *self, const tile *of, int64_t q, int64_t first, int64_t count,
                  const float *keys)
@@ -153,8 +153,8 @@ static bp_err search_share(search *self)
 
 /* ---- over ranks ---- */
 
-/* The k nearest of all ranks' lists, of some queries at a time. What a rank lacks is infinitely far
- * away. */
+/* The k nearest of all ranks' lists, of some queries at a time. Entries that a rank lacks are
+ * infinitely far away. */
 static void merge(search *self)
 {
     MPI_Comm group = self->store->group;

@@ -1,4 +1,4 @@
-/* The probability that a word begins next, beside that of each token. Opened by setup.c. */
+/* The probability that a word begins next, in addition to that of each token. Opened by setup.c. */
 #include "infer/score/boundaries.h"
 
 #include "base/mem.h"
@@ -19,7 +19,7 @@ typedef struct bounded_model {
     int64_t capacity;
 } bounded_model;
 
-/* Windows of which distributions are there at once. */
+/* Windows whose distributions are in memory at once. */
 static int64_t windows_at_once(int64_t vocab_size, int64_t windows, int64_t length,
                                int64_t memory_bytes)
 {
@@ -71,7 +71,8 @@ static void find_begins(const bounded_model *self, const bp_model_batch *batch, 
         begins[i] = batch->targets[i] < 0 ? NAN : begins[--rows];     /* beyond it */
 }
 
-/* Windows of a batch: values of the token, and in `begins` of what begins. */
+/* Windows of a batch: values of the token, and in `begins` the log-probability that a word begins.
+ * */
 static bp_err score_part(bounded_model *self, const bp_model_batch *part, float *values,
                          float *begins)
 {
@@ -112,7 +113,7 @@ static bp_err find_distribution(bp_model *lm, const bp_model_batch *batch, int64
     return err;
 }
 
-/* The model's own decoding, whose `lm` it is. */
+/* The model's own decoding; its `lm` is the model. */
 static bp_err decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                          int64_t capacity)
 {

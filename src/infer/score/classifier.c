@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define MOST 4096 /* places, of a model without a limit */
+#define MOST 4096 /* places, for a model without a limit */
 
 struct bp_classifier {
     bp_config *config;
@@ -81,7 +81,7 @@ static bp_err find_frame(bp_classifier *self, const json_t *state, const bp_mode
     return bp_task_frame_of(&self->frame, shape, roles, path);
 }
 
-/* In full precision, whatever the processor is best at. */
+/* In full precision, on any processor. */
 static bp_err make_config(bp_config **out)
 {
     static const bp_option *const tables[] = {bp_math_options, bp_mesh_options, NULL};

@@ -1,4 +1,4 @@
-/* Units in even steps over the corpora, dealt over data ranks by number. Called by methods of
+/* Units at even steps over the corpora, distributed over data ranks by number. Called by methods of
  * uncertainty that fit something on text. */
 #include "infer/score/each.h"
 
@@ -14,18 +14,18 @@
 
 _Static_assert(BP_SCORE_EACH_GROUP == TASK_GROUP, "units are groups of a task's documents");
 
-/* What one rank holds while it goes through its batches. */
+/* A rank's state while it processes its batches. */
 typedef struct sampler {
     const bp_score_each *each;
     bp_score_rule rule;
     bool leads;        /* this rank reads corpora for its mesh->replica */
-    bp_corpus *corpus; /* a lead's, and what follows */
+    bp_corpus *corpus; /* on a lead, like the following fields */
     bp_score_plan plan;
     bp_score_unit *unit;
     int64_t count;   /* units chosen; on all ranks */
-    int64_t *scored; /* [count]: targets of each chosen unit that are wanted */
+    int64_t *scored; /* [count]: targets requested of each chosen unit */
     int32_t *inputs, *targets;
-    int32_t *sources, *source_lengths; /* of pairs */
+    int32_t *sources, *source_lengths; /* for pairs */
     int64_t done;                      /* tokens */
 } sampler;
 
@@ -70,8 +70,8 @@ static bp_err count_scored(sampler *self, int64_t n, int64_t *sum)
     return BP_OK;
 }
 
-/* The fewest units that hold the tokens wanted, or all there are; the last is cut to what is
- * wanted. */
+/* The fewest units that have the requested tokens, or all units; the last one is cut to the
+ * request. */
 static bp_err choose_units(sampler *self)
 {
     int64_t units = self->plan.units, wanted = self->each->tokens, sum = 0;
@@ -99,7 +99,7 @@ static bp_err choose_units(sampler *self)
 
 /* ---- a unit's batches ---- */
 
-/* Targets beyond the first `left` become -1; returns how many stay. */
+/* Targets beyond the first `left` become -1; returns how many remain. */
 static int64_t cut_targets(sampler *self, bp_model_batch *batch, int64_t left)
 {
     int64_t kept = 0;
@@ -131,7 +131,7 @@ static bp_err answer(void *context, const void *what)
         it.batch.targets = self->targets;
         it.batch.sources = self->sources;
         it.batch.source_lengths = self->source_lengths;
-        it.batch.segments = NULL; /* what is not sent would be the lead's pointers */
+        it.batch.segments = NULL; /* these would be the lead's pointers */
         it.batch.vectors = it.batch.source_vectors = NULL;
     }
     scorer_share_batch(self->each->mesh->replica, &it.batch);

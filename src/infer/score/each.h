@@ -1,4 +1,4 @@
-/* The batches of some of the scored tokens of corpora, one after another: for what is fitted on
+/* The batches of some of the scored tokens of corpora, one after another: for quantities fitted on
  * text (temperatures, factors of a curvature) and not kept token by token. */
 #ifndef BP_INFER_SCORE_EACH_H
 #define BP_INFER_SCORE_EACH_H
@@ -10,25 +10,24 @@
 
 typedef struct bp_score_each {
     const bp_mesh *mesh;        /* of the model's ranks */
-    const bp_model_info *model; /* whose tokens and context these are; equal on all ranks */
+    const bp_model_info *model; /* the model of the tokens and context; equal on all ranks */
     const char *corpus;         /* corpora: a file, a list with commas, or a glob */
     /* score.convention, context, stride, prefix and end are read from it (a key that is not set as
-     * `bagpipe score` resolves it); NULL: the default convention, all of the model's context */
+     * `bagpipe score` resolves it); NULL: the default convention and the model's whole context */
     const bp_config *config;
-    const char *path; /* of a task's model, whose checkpoint knows its classes; else NULL */
+    const char *path; /* for a task's model, whose checkpoint has its classes; else NULL */
     int64_t tokens;   /* at most this many scored tokens, or documents of a task; 0: all */
 
     /** Called once on all ranks of mesh->compute before the first batch, with the totals over all
      * data ranks. May be NULL. It may fail on this rank only. */
     bp_err (*begin)(void *context, int64_t units);
     /** Called for each batch on all ranks of one mesh->replica, with equal arguments; the batch
-     * may be passed to bp_model_score and the like, and is good until the callback returns. `unit`
-     * is the place in [0, units) of the work unit that it is cut from: what is added up for each
-     * unit, and over units in their order, does not depend on the number of data ranks. Errors: the
-     * same on all ranks of mesh->replica, which then end; other data ranks finish the unit at
-     * work. */
+     * may be passed to bp_model_score and the like, and is valid until the callback returns. `unit`
+     * in [0, units) is the work unit of the batch: sums per unit, added up in the order of units,
+     * do not depend on the number of data ranks. Errors: the same on all ranks of mesh->replica,
+     * which then stop; other data ranks finish their current unit. */
     bp_err (*batch)(void *context, int64_t unit, const bp_model_batch *batch);
-    /** Asked on the ranks that lead a mesh->replica after each of their units: an error of one
+    /** Called on the ranks that lead a mesh->replica after each of their units; an error on one
      * ends all. May be NULL. */
     bp_err (*poll)(void *context);
     void *context;

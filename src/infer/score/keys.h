@@ -4,7 +4,7 @@
 
 #include "base/config/config.h"
 
-/** score.*: what is scored, and (the rule) how, which other jobs that score have too. */
+/** score.*: what is scored, and (the rule, which other jobs that score also have) how. */
 extern const bp_option bp_score_options[], bp_score_rule_options[];
 
 /** Values of bp_score_options (docs: --help). */
@@ -21,7 +21,7 @@ typedef struct bp_score_keys {
     bool states;
     const char *mix;
     double mix_scale;
-    const char *neighbours; /* of the nearest: neighbours.* from here on */
+    const char *neighbours; /* neighbours.* from here on */
     int64_t nearest;
     double temperature, weight;
     int64_t neighbours_memory;
@@ -42,7 +42,7 @@ typedef struct bp_score_rule_keys {
     bool end;
     bool cut;
     int64_t memory;
-    int64_t span_stride, answer_tokens; /* 0: what the checkpoint keeps */
+    int64_t span_stride, answer_tokens; /* 0: the checkpoint's value */
 } bp_score_rule_keys;
 
 static inline const bp_score_rule_keys *bp_score_rule_keys_of(const bp_config *config)

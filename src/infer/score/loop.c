@@ -40,7 +40,7 @@ void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch)
                    group);
 }
 
-/* The batch's values, and where they are asked for its keys. */
+/* Compute the batch's values and, if requested, its keys. */
 static bp_err answer(void *context, const void *what)
 {
     const scorer *self = context;
@@ -52,7 +52,7 @@ static bp_err answer(void *context, const void *what)
         batch.targets = mine->targets;
         batch.sources = mine->sources;
         batch.source_lengths = mine->source_lengths;
-        batch.segments = NULL; /* what is not sent would be the lead's pointers */
+        batch.segments = NULL; /* these would be the lead's pointers */
         batch.vectors = batch.source_vectors = NULL;
     }
     scorer_share_batch(self->mesh->replica, &batch);
@@ -61,7 +61,7 @@ static bp_err answer(void *context, const void *what)
                       : bp_model_score(self->lm, &batch, mine->values);
 }
 
-/* Its keys go to the beginning of the unit's result. */
+/* Put its keys at the beginning of the unit's result. */
 static bp_err score_batch(scorer *self, int64_t b, bp_buffer *out)
 {
     score_windows *mine = &self->windows;
@@ -76,7 +76,7 @@ static bp_err score_batch(scorer *self, int64_t b, bp_buffer *out)
     return err == BP_OK ? bp_score_unit_take(mine->unit, b, mine->values) : err;
 }
 
-/* For the keys of any unit, and what follows them. */
+/* For the keys of any unit, and the data after them. */
 static bp_err make_room(const scorer *self, bp_buffer *out)
 {
     const score_windows *mine = &self->windows;
@@ -88,7 +88,7 @@ static bp_err make_room(const scorer *self, bp_buffer *out)
     return no_memory(bp_score_unit_capacity(mine->unit));
 }
 
-/* The next unit is asked for before the last batch of this one. */
+/* The next unit is requested before the last batch of this one. */
 static bp_err score_all(scorer *self, int64_t number, bp_buffer *out, bool *stopped)
 {
     bp_score_unit *unit = self->windows.unit;
@@ -129,7 +129,7 @@ static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stop
 
 static int64_t count_inputs(const void *context, int64_t number)
 {
-    (void)number; /* it is the one that has been loaded */
+    (void)number; /* this unit is already loaded */
     return bp_score_unit_inputs(((const scorer *)context)->windows.unit);
 }
 
@@ -181,7 +181,7 @@ static json_t *describe_neighbours(const scorer *self)
                      bp_json_real(keys->weight));
 }
 
-/* What other sets make of the same parts. */
+/* Results of other sets from the same parts. */
 static bp_err merge_others(scorer *self, bp_parts *parts)
 {
     bp_err err = BP_OK;

@@ -1,4 +1,4 @@
-/* What scoring takes on each rank, from manifests only. Called by score.c before the model is
+/* The memory of scoring on each rank, from manifests only. Called by score.c before the model is
  * opened. */
 #include "infer/score/memory.h"
 
@@ -16,7 +16,7 @@ static int64_t most_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Inputs that are computed at once of a window: of what was asked for, else of the least of the
+/* Inputs of a window computed at once: by the requested context, else by the smallest of the
  * models' contexts. */
 static int64_t find_inputs(const bp_work_models *models)
 {

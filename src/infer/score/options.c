@@ -321,8 +321,8 @@ static void resolve_windows(bp_config *config, const bp_model_info *model, bp_sc
     check_stride(config, rule->context, rule->stride);
 }
 
-/* A masked model's is pll, unless the other one is asked for; those of causal models have no
- * meaning for it, and the other way round. */
+/* A masked model's convention is pll, unless the other masked one is requested. Conventions of
+ * causal models have no meaning for it, and vice versa. */
 static bp_err resolve_convention(bp_config *config, const bp_model_info *model)
 {
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);

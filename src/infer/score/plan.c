@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-/* Most text tokens that a document can have: what is stored, less the end-of-document token that
- * each document ends with. For a file with open ends the last token must be read to know. */
+/* The most text tokens of a document: the stored ones, less the end-of-document token at its end.
+ * In a file with open ends, the last token must be read to know whether it is one. */
 static int64_t text_bound(const bp_score_plan *plan, int64_t file, int64_t stored)
 {
     bool open_ends = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->open_ends;
@@ -55,7 +55,7 @@ static void cut(unit_cutter *cutter, int64_t document, int64_t window)
     cutter->cost = 0;
 }
 
-/* One step on: a window of `cost` inputs, or a document without windows. The next thing is `window`
+/* Advance by a window of `cost` inputs, or by a document without windows. The next item is `window`
  * of `document`. */
 static void advance(unit_cutter *cutter, int64_t cost, int64_t document, int64_t window)
 {
@@ -81,7 +81,8 @@ static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t docum
     plan->windows += count;
 }
 
-/* All but whether the last token of a file with open ends, and the first one, are text. */
+/* Sets everything except whether the first token, and the last one in a file with open ends, are
+ * text. */
 static void lay_document(const bp_score_plan *plan, int64_t file, int64_t document,
                          bp_score_document *out)
 {
@@ -129,7 +130,7 @@ static int64_t choose_unit(int64_t cost)
     return inputs;
 }
 
-/* In units of `most` inputs; what all cost. */
+/* Cut into units of `most` inputs; returns the total cost. */
 static int64_t cut_units(bp_score_plan *plan, int64_t most)
 {
     unit_cutter cutter = {.most = most};
@@ -158,7 +159,7 @@ static int64_t cut_units(bp_score_plan *plan, int64_t most)
     return cost;
 }
 
-/* Once with a unit for all, where the work must be known first. */
+/* First with one unit for everything, if the amount of work is not known yet. */
 void bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs)
 {
     plan->unit_inputs = unit_inputs > 0 ? unit_inputs : choose_unit(cut_units(plan, INT64_MAX));
@@ -263,8 +264,8 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
     return low;
 }
 
-/* The beginning that a corpus gave its documents (--bos) is not text either, and another prefix
- * takes its place; -1: it gave none. */
+/* The initial token of a corpus's documents (--bos) is not text either, and another prefix replaces
+ * it; -1 if there is none. */
 static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *file)
 {
     const bp_corpus_info *info = bp_corpus_file_info(file);
@@ -272,7 +273,7 @@ static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *fi
     return plan->rule.prefix && info->has_bos ? info->roles[BP_ROLE_BOS] : -1;
 }
 
-/* A document that begins with the prefix gets no second one: its own is not text. */
+/* A document that begins with the prefix gets no second one; its own prefix is not text. */
 static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_score_document *out)
 {
     int32_t first = -1;

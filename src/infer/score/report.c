@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WHOLE_REAL   1e5  /* from here on a column has no decimal places, */
-#define HUGE_REAL    1e10 /* from here on powers of ten */
+#define WHOLE_REAL   1e5  /* columns with a value of at least this have no decimal places, */
+#define HUGE_REAL    1e10 /* from this value on powers of ten */
 #define NAME_LEAST   12
 #define NAME_MOST    48 /* from 13 on the first table is wider than 80 columns */
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
@@ -21,7 +21,7 @@ typedef struct column {
     const char *heading, *key;
     int width;
     int places;                                              /* decimal places */
-    double (*value)(const json_t *figures, const char *key); /* NaN: there is none */
+    double (*value)(const json_t *figures, const char *key); /* NaN if there is none */
 } column;
 
 static double figure(const json_t *figures, const char *key)

@@ -82,13 +82,13 @@ static void report(const void *context)
 
 /* ---- --plan ---- */
 
-/* For a whole batch; of a model that takes longer a part is measured. */
+/* For a whole batch; for a slower model only a part is measured. */
 #define PATIENCE_SECONDS 5
 
 typedef struct measurement {
     int64_t windows, whole; /* of a batch: measured, and in a score */
     double speed;           /* tokens a second through one model group */
-    double cores;           /* share of its cores that the rank had meanwhile */
+    double cores;           /* share of its cores that the rank had during the measurement */
 } measurement;
 
 /* Did any rank receive a stop request? */
@@ -99,7 +99,7 @@ static bp_err look_for_stop(const scorer *self)
                : bp_stop_request_stopped("while it estimated");
 }
 
-/* Some windows of zeros, twice; the last pass is timed, and a slow one is the last. */
+/* Some windows of zeros, twice; the last pass is timed; a slow first pass is the last. */
 static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double *seconds)
 {
     int64_t length = bp_score_piece_inputs(&self->rule);
@@ -148,7 +148,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
     return err;
 }
 
-/* The time of one window gives that of a whole batch, and one is enough where that is long. */
+/* The time of a whole batch is estimated from one window; one pass is enough if it is long. */
 static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
     scorer *self = context;
@@ -159,7 +159,7 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 
     short_enough = seconds * (double)m.whole < PATIENCE_SECONDS;
     if (err == BP_OK && m.whole > 1 &&
-        bp_all_max_int(!short_enough, self->mesh->compute) == 0) /* as one for all */
+        bp_all_max_int(!short_enough, self->mesh->compute) == 0) /* the same on all ranks */
         err = run_windows(self, &m, m.whole, &seconds);
     figures[0] = (double)m.windows;
     figures[1] = (double)m.whole;
@@ -168,7 +168,7 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
     return err;
 }
 
-/* What the model's part of a rank's memory holds, as it was measured on this mesh. */
+/* The parts of the model's memory on a rank, as measured on this mesh. */
 static void print_memory(const scorer *self, const measurement *m, int64_t bytes)
 {
     const bp_mesh *mesh = self->mesh;
@@ -190,7 +190,7 @@ static void print_memory(const scorer *self, const measurement *m, int64_t bytes
            (double)bp_score_rule_keys_of(self->config)->memory / 1048576);
 }
 
-/* What the time supposes that was not measured; nothing where all was. */
+/* Assumptions of the time that were not measured; nothing if all was measured. */
 static void print_caveats(const scorer *self, const measurement *m)
 {
     const bp_mesh *mesh = self->job->mesh;

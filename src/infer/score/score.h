@@ -1,4 +1,4 @@
-/* Scoring: the log-probability of every token of corpora by a model, and the figures made of
+/* Scoring: the log-probability of every token of corpora by a model, and figures computed from
  * them. */
 #ifndef BP_INFER_SCORE_SCORE_H
 #define BP_INFER_SCORE_SCORE_H
@@ -6,13 +6,13 @@
 #include "infer/ensemble/ensemble.h"
 #include "infer/score/keys.h"
 
-/** Faults of the configuration that need neither files nor ranks: added to the configuration's.
+/** Add the faults of the configuration that need neither files nor ranks to the configuration's.
  * Local. */
 void bp_score_check(bp_config *config);
 
-/** Score `score.corpus` with `score.model`, a model or an ensemble, into RUN/score, going on where
- * an earlier start was stopped. Leaves RUN/score/index.html; a page that can't be written is a
- * warning. `plan`: as of bp_work_run, measured with one batch.
+/** Score `score.corpus` with `score.model`, a model or an ensemble, into RUN/score, resuming an
+ * earlier stopped start. Writes RUN/score/index.html; failure to write this page is a warning.
+ * `plan`: as for bp_work_run, measured with one batch.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a context beyond the model's, a mesh that does
@@ -20,13 +20,12 @@ void bp_score_check(bp_config *config);
  *             folder; BP_ERR_FORMAT a tokenizer that is not the corpus's, a vocabulary that is too
  *             large, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the folder;
  *             BP_ERR_SOFTWARE a log-probability that is not finite; BP_ERR_IO disk full;
- *             BP_ERR_STOPPED stopped in time: the same command goes on. */
+ *             BP_ERR_STOPPED stopped in time: the same command resumes. */
 bp_err bp_score(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 
-/** The same without the page, under a method: an ensemble that is not made from a list (a
- * CHECKPOINT as an ensemble of one, passes with dropout, sampled last layers), or a list too. All
- * statistics of an ensemble are returned. The run folder is one of this method: another one in it
- * is BP_ERR_CONFIG.
+/** As bp_score without the page, for a method's ensemble: a CHECKPOINT as an ensemble of one,
+ * passes with dropout, sampled last layers, or a list. All statistics of an ensemble are returned.
+ * The run folder must be this method's: another method in it is BP_ERR_CONFIG.
  *
  * method: borrowed for the call, equal on all ranks; its memory_bytes 0: score.memory. NULL: by
  * score.model, as bp_score. score.model gets the method's path.

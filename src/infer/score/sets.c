@@ -1,4 +1,4 @@
-/* What a score does with its sets of units. Called by setup.c, score.c and the sets. */
+/* Calls a score's sets of units. Called by setup.c, score.c and the sets. */
 #include "infer/score/sets.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The sets of units of a score: what windows are scored for besides, or in their place. A set is a
- * row of the list in sets_list.c; the job knows none of them by name. */
+/* The sets of units of a score: additional results of windows, or results that replace those of
+ * windows. A set is a row of the list in sets_list.c; the job names no set. */
 #ifndef BP_INFER_SCORE_SETS_H
 #define BP_INFER_SCORE_SETS_H
 
@@ -8,42 +8,42 @@
 /* A file of RUN/score. */
 typedef struct score_file {
     const char *name;
-    bool (*is_written)(const scorer *self); /* this time; NULL: always */
+    bool (*is_written)(const scorer *self); /* in this run; NULL: always */
 } score_file;
 
-/* Members are NULL where a set has nothing to do; all but is_asked and bytes only matter where it
- * is asked for. */
+/* Members are NULL if a set has nothing to do. All except is_asked and bytes are used only if the
+ * set is requested. */
 struct score_set {
-    bool (*is_asked)(const scorer *self); /* by the keys and the model */
-    const score_file *files;              /* of its merge, ended by one without a name */
-    /** Its state, once the corpora, the plan and scorer.key are there: scorer_own(). Collective
+    bool (*is_asked)(const scorer *self); /* decided by the keys and the model */
+    const score_file *files;              /* files of its merge, ended by one without a name */
+    /** Make its state (scorer_own()), after the corpora, the plan and scorer.key exist. Collective
      * over world. Errors: the same on all ranks; `close` follows. */
     bp_err (*open)(scorer *self, void **own);
     void (*close)(void *own);
-    /** bp_work.units; NULL: its figures are made from the parts of windows. */
+    /** bp_work.units; NULL if its figures come from the parts of windows. */
     const bp_work_units *(*units)(scorer *self);
-    /** Files from the parts of windows, before those of windows. On the coordinator. */
+    /** Write files from the parts of windows, before the files of windows. On the coordinator. */
     bp_err (*merge_windows)(scorer *self, bp_parts *parts);
-    /** Members of summary.json, once its own units are merged. On the coordinator. */
+    /** Members of summary.json, after its own units are merged. On the coordinator. */
     void (*summarise)(const scorer *self, json_t *summary);
-    /** What identifies the run, by content. Local. */
+    /** Add to the run's identity, by content. Local. */
     bp_run_identity (*identify)(const scorer *self);
     /** Bytes of a rank that leads or coordinates, for windows of `inputs` inputs; models->config
-     * may be of another job that scores, without score.*. Local. */
+     * may be that of another job that scores, without score.*. Local. */
     int64_t (*bytes)(const bp_work_models *models, int64_t inputs);
-    /** Log what is about to be done, and the figures. On the coordinator. */
+    /** Log the planned work, and the figures. On the coordinator. */
     void (*say)(const scorer *self);
     void (*report)(const scorer *self);
 };
 
-/** All of them, those whose merges others need first; NULL-ended. */
+/** All sets, NULL-ended. A set whose merge others need comes first. */
 extern const score_set *const scorer_sets[];
-/** The next set after `k` (-1 at the start) that is asked for; its place, -1: no more. */
+/** The index of the next requested set after `k` (-1 at the start); -1 if there are no more. */
 int scorer_next_set(const scorer *self, int k);
-/** What `open` of a set gave; NULL before. */
+/** The state that `open` of a set made; NULL before. */
 void *scorer_own(const scorer *self, const score_set *set);
 
-/** For all sets that are asked for, as the members of those names. */
+/** Call the members of these names for all requested sets. */
 bp_err scorer_open_sets(scorer *self);
 void scorer_close_sets(scorer *self);
 int64_t scorer_sets_bytes(const bp_work_models *models, int64_t inputs);

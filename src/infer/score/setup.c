@@ -123,7 +123,7 @@ static void warn_of_prefix(const scorer *self)
                     : "there is no prefix");
 }
 
-/* Warns of keys that have no meaning here. */
+/* Warns about keys that have no meaning here. */
 static void warn_of_settings(const scorer *self)
 {
     static const char *const of_neighbours[] = {"neighbours.k", "neighbours.temperature",
@@ -198,8 +198,8 @@ static bp_err load_corpus(scorer *self)
     return err;
 }
 
-/* Do documents of a corpus begin with another token (--bos) than the prefix, in whose place it is
- * put? */
+/* Do documents of a corpus begin with a token (--bos) other than the prefix, which the prefix
+ * replaces? */
 static bool replaces_beginnings(const scorer *self)
 {
     bool replaces = false;
@@ -212,7 +212,7 @@ static bool replaces_beginnings(const scorer *self)
     return replaces && self->rule.prefix;
 }
 
-/* The name of the work: all that a result's bits depend on, except the machine. */
+/* The name of the work: everything that determines a result's bits, except the machine. */
 static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;
@@ -266,8 +266,8 @@ static void make_key(scorer *self)
     bp_buffer_clear(&text);
 }
 
-/* An earlier program had units of BP_SCORE_UNIT_INPUTS for all works: a score that one of them
- * began goes on with those. Collective; rank 0 looks. */
+/* An earlier program used units of BP_SCORE_UNIT_INPUTS for all works; a score begun by it
+ * continues with those. Collective; rank 0 looks. */
 static void keep_units(scorer *self)
 {
     int64_t usual = self->plan.unit_inputs, inputs = usual;
@@ -287,7 +287,7 @@ static void keep_units(scorer *self)
     }
 }
 
-/* To ranks that read no corpus. */
+/* Send it to ranks that read no corpus. */
 static void share_boundaries(scorer *self)
 {
     int64_t V = self->info.vocab_size;

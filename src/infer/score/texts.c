@@ -1,5 +1,5 @@
-/* Windows of texts in memory, in batches of like lengths: scored, or their states kept. Called by
- * bagpipe-data metrics. */
+/* Windows of texts in memory, in batches of similar lengths: scored, or their states stored. Called
+ * by bagpipe-data metrics. */
 #include "infer/score/texts.h"
 
 #include "base/mem.h"
@@ -29,7 +29,7 @@ typedef struct text_job {
     float *values;
     /* of states */
     int64_t layer, columns;
-    float *hidden; /* of a batch, where the model gives it itself */
+    float *hidden; /* of a batch, if the model itself returns it */
     float *states;
     /* of scores */
     bp_fixed *sums;
@@ -261,7 +261,7 @@ bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score
 
 /* ---- states ---- */
 
-/* What comes before a window's tokens. */
+/* The tokens before a window's tokens. */
 static int64_t lead_of(const bp_score_rule *rule)
 {
     return bp_score_masks(rule->convention) || rule->prefix;
@@ -301,11 +301,11 @@ static void fill_whole(const text_job *job, const text_row *row, int64_t length,
     targets[lead] = inputs[lead];
 }
 
-/* A probe that keeps what one block passes on. */
+/* A probe that stores the output of one block. */
 typedef struct layer_probe {
     bp_probe probe;
     int64_t block, columns;
-    float *hidden; /* [rows][columns]; NULL: its columns are asked for */
+    float *hidden; /* [rows][columns]; NULL: only its columns are requested */
 } layer_probe;
 
 static void see(bp_probe *probe, const bp_probed *seen)

@@ -31,7 +31,7 @@ typedef struct unit_batch {
     int64_t first, count, length, begin;
     int64_t source_length; /* of pairs */
     int64_t slot;          /* of its first row, among the rows of all batches */
-    bool suspends;         /* the next batch goes on with the rows' inputs */
+    bool suspends;         /* the next batch continues with the rows' inputs */
 } unit_batch;
 
 struct bp_score_unit {
@@ -46,7 +46,7 @@ struct bp_score_unit {
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
     int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
     unit_batch *batches;       /* [batch_capacity] */
-    int64_t capacity;          /* the most values of a statistic, the last window's with them */
+    int64_t capacity;          /* the most values of a statistic, including the last window's */
     float *values;             /* [statistics][capacity] in the order of rows */
     bool *unknown;             /* [capacity]: the value is of a word out of the vocabulary */
     int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, piece)] */
@@ -129,7 +129,7 @@ static int64_t length_class(const bp_score_unit *unit, int64_t inputs)
     return length < unit->longest ? length : unit->longest;
 }
 
-/* Rows of a document's windows [first, end), end cut to what there is. */
+/* Rows of a document's windows [first, end), end cut to the existing ones. */
 static void add_rows(bp_score_unit *unit, const unit_part *owner, int64_t first, int64_t end)
 {
     const bp_score_rule *rule = &unit->plan->rule;
@@ -187,8 +187,8 @@ static unit_batch *add_batch(bp_score_unit *unit, int64_t first)
     return &unit->batches[unit->batch_count++];
 }
 
-/* The rows from `first` on that are cut, as many as go side by side: the longest is the first, so
- * that those that go on are the first ones. Returns the row after them. */
+/* The rows from `first` on that are cut, as many as fit side by side, the longest first, so that
+ * continuing rows are the first ones. Returns the row after them. */
 static int64_t cut_pieces(bp_score_unit *unit, int64_t first)
 {
     int64_t P = unit->piece, side = bp_score_batch_windows(P), end = first;
@@ -209,7 +209,7 @@ static int64_t cut_pieces(bp_score_unit *unit, int64_t first)
     return end;
 }
 
-/* Either text of a batch's pairs takes as many places as the longest of them. */
+/* Each text of a batch's pairs takes as many places as the longest of them. */
 static void fit_pairs(const bp_score_unit *unit, unit_batch *to)
 {
     int64_t inputs = 0, source = 0;
@@ -248,8 +248,8 @@ static void cut_batches(bp_score_unit *unit)
         i = inputs_of(unit, i) > unit->piece ? cut_pieces(unit, i) : cut_batch(unit, i);
 }
 
-/* qsort has no context: an entry holds above its row what it is sorted by, the class of its length
- * or, of a row that is cut, the length. */
+/* qsort has no context, so an entry has its sort key in the bits above its row: the length class
+ * or, for a row that is cut, the length. */
 #define ROW_BITS 20
 
 static int compare_keys(const void *a, const void *b)
@@ -335,8 +335,8 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
                                unit->line + (text_begin - begin));
 }
 
-/* A row of a masked model: what is scored is masked, by itself or with the rest of its word. What
- * follows the inputs is not a place (bp_model_info.masks). */
+/* A row of a masked model: the scored token is masked, alone or with the rest of its word. Entries
+ * after the inputs are not places (bp_model_info.masks). */
 static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t length, int32_t *inputs,
                           int32_t *targets)
 {
@@ -360,7 +360,7 @@ static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t leng
     return BP_OK;
 }
 
-/* The source of row i of a batch of pairs, with its end. */
+/* The source of row i of a batch of pairs, with its end token. */
 static bp_err fill_source(bp_score_unit *unit, const unit_row *row, int64_t i, int64_t length)
 {
     const bp_score_rule *rule = &unit->plan->rule;
@@ -378,7 +378,7 @@ static bp_err fill_source(bp_score_unit *unit, const unit_row *row, int64_t i, i
     return err;
 }
 
-/* Inputs of the row that the batch has. */
+/* Inputs of the row in the batch. */
 static int64_t piece_of(const unit_batch *batch, const unit_row *row)
 {
     int64_t left = row->window.inputs - batch->begin;
@@ -535,8 +535,8 @@ static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
     return piece;
 }
 
-/* The entries of /tokens that a row scores; an end-of-document token that no file holds has
- * none. */
+/* The entries of /tokens that a row scores; an end-of-document token that is in no file has none.
+ * */
 static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 {
     const unit_part *part = &unit->parts[row->part];

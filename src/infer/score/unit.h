@@ -7,15 +7,16 @@
 #include "infer/score/tables/sums.h"
 #include "models/model.h"
 
-/** Tokens of a batch, padding counted (one window may be longer). Batches are part of the result's
+/** Tokens of a batch, including padding (one window may be longer). Batches determine the result's
  * bits, so this is not a key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
-/** Inputs of a piece of a window that has no limit (bp_score_rule.piece). Windows that are computed
- * side by side, piece by piece, are BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS at most. */
+/** Inputs of a piece of a window that has no limit (bp_score_rule.piece). At most
+ * BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS windows are computed side by side, piece by piece.
+ * */
 #define BP_SCORE_PIECE_INPUTS 256
 
-/** The most tokens of a batch, and the windows of one where all are full: each of at most this many
+/** The most tokens of a batch, and the windows of a full batch; a window has at most this many
  * inputs (bp_score_piece_inputs). */
 static inline int64_t bp_score_batch_tokens(int64_t inputs)
 {
@@ -27,16 +28,16 @@ static inline int64_t bp_score_batch_windows(int64_t inputs)
     return bp_score_batch_tokens(inputs) / inputs;
 }
 
-/** What a unit holds of one document. In a part file the sums of the model's other statistics
- * (bp_model_statistic) follow it, a bp_fixed each. */
+/** A unit's sums for one document. In a part file the sums of the model's other statistics
+ * (bp_model_statistic) follow it, one bp_fixed each. */
 typedef struct bp_score_piece {
     int64_t document;
     int64_t text;        /* text tokens of the document, in its first unit; else 0 */
     int64_t text_scored; /* text tokens scored here */
     int64_t tokens;      /* tokens scored here */
     bp_fixed nll, square;
-    /* tokens that stand for words out of the vocabulary, and what they add to nll; tokens of
-     * probability 0, which add nothing to nll and square, and those of them that are both */
+    /* tokens for words out of the vocabulary, and their part of nll; tokens of probability 0, which
+     * add nothing to nll and square, and tokens that are both */
     int64_t oov, zeros, oov_zeros;
     bp_fixed oov_nll;
 } bp_score_piece;
@@ -48,33 +49,33 @@ typedef struct bp_score_run {
 
 typedef struct bp_score_unit bp_score_unit;
 
-/** A unit's memory, used for one unit after the other; a batch returns `statistics` values a token.
- * `plan` is borrowed. Errors: BP_ERR_SYSTEM memory: a window without a limit is a document, however
- * long; *out is NULL then. */
+/** A unit's memory, reused for successive units; a batch returns `statistics` values per token.
+ * `plan` is borrowed. Errors: BP_ERR_SYSTEM memory (a window without a limit is a whole document);
+ * *out is NULL. */
 bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
-/** Bytes of it, except for a small part, where windows have at most this many inputs. */
+/** Bytes of it, except for a small part, if windows have at most this many inputs. */
 size_t bp_score_unit_bytes(int64_t longest, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);
 
 /** Make `number` the current unit. Errors: those of bp_corpus_file_read. */
 bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number);
 int64_t bp_score_unit_batches(const bp_score_unit *unit);
-/** Fill batch b: windows of one length class, the shorter padded, or pieces of longer ones, which
- * follow each other. It stays valid until the next call. Its first_slot is unit *
- * BP_SCORE_UNIT_INPUTS + the place of its first window among those of the unit's batches. Errors:
- * those of bp_corpus_file_read. */
+/** Fill batch b: windows of one length class, the shorter padded, or successive pieces of longer
+ * ones. It stays valid until the next call. Its first_slot is unit * BP_SCORE_UNIT_INPUTS + the
+ * place of its first window among those of the unit's batches. Errors: those of
+ * bp_corpus_file_read. */
 bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *batch);
 /** Take the result of batch b.
  *
  * Shapes:     values[statistics][windows][length] of that batch, log-probabilities first.
  * Errors:     BP_ERR_SOFTWARE a value that is not finite. */
 bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values);
-/** Put a batch's rows[windows][length][columns], one a place, where its values would go: those of
- * scored targets into to[bp_score_unit_scored][columns]. */
+/** Copy a batch's rows[windows][length][columns], one per place, for scored targets, into
+ * to[bp_score_unit_scored][columns], in the order of values. */
 void bp_score_unit_take_rows(const bp_score_unit *unit, int64_t b, const float *rows,
                              int64_t columns, float *to);
-/** The most scored targets of a unit; its windows; the entries of /tokens that one scores, in
- * ascending order, the first of which has value *value. */
+/** The most scored targets of a unit; its windows; the entries of /tokens that a window scores, in
+ * ascending order, where the first has value *value. */
 int64_t bp_score_unit_capacity(const bp_score_unit *unit);
 int64_t bp_score_unit_windows(const bp_score_unit *unit);
 bp_score_run bp_score_unit_run(const bp_score_unit *unit, int64_t window, int64_t *value);
@@ -82,7 +83,7 @@ bp_score_run bp_score_unit_run(const bp_score_unit *unit, int64_t window, int64_
 int64_t bp_score_unit_inputs(const bp_score_unit *unit);
 int64_t bp_score_unit_scored(const bp_score_unit *unit);
 
-/** The result, once all batches are taken, appended to `out`: four int64_t (pieces, runs, values,
+/** Append the result to `out`, after all batches are taken: four int64_t (pieces, runs, values,
  * statistics), the pieces, and if `tokens` the runs and their values[statistics][values] (float32),
  * in the byte order of the host. */
 void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out);
@@ -98,8 +99,8 @@ typedef struct bp_score_result {
  * is the file for messages. */
 bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes,
                             int64_t statistics, const char *name);
-/** With keys (score.states) the result of a unit begins with those of its scored targets, and ends
- * with their number, an int64_t. `data` and `bytes` become those of what is between. */
+/** With keys (score.states), a unit's result begins with the keys of its scored targets and ends
+ * with their number, an int64_t. `data` and `bytes` are set to the part in between. */
 typedef struct bp_score_key_rows {
     int64_t count;
     const float *rows; /* [count][columns], in `data`, which is aligned */
@@ -108,7 +109,7 @@ typedef struct bp_score_key_rows {
 bp_err bp_score_result_keys(bp_score_key_rows *out, const char **data, size_t *bytes,
                             int64_t columns, const char *name);
 bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i);
-/** sums[statistics - 1] of piece i: of the statistics after the log-probability. */
+/** sums[statistics - 1] of piece i, for the statistics after the log-probability. */
 void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums);
 /** The values of one statistic; maybe not aligned. */
 const char *bp_score_result_values(const bp_score_result *result, int64_t statistic);

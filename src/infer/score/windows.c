@@ -43,7 +43,7 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line)
     return 0;
 }
 
-/* The first window scores all it can; each later one the next S places, with as much context as
+/* The first window scores all its places; each later one the next S places, with as much context as
  * fits. */
 static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t w)
 {
@@ -57,7 +57,7 @@ static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t 
     return (bp_score_window){.first = before + scored - C, .inputs = C, .scored = scored};
 }
 
-/* Windows of C tokens begin every S. The last token of a window only serves as a target, and its
+/* Windows of C tokens begin every S tokens. The last token of a window is only a target, and the
  * first is not a target: with S = C the first token of every window stays unscored, as in the
  * recipe. */
 static bp_score_window stride(const bp_score_rule *rule, int64_t line, int64_t w)
@@ -77,7 +77,7 @@ static bp_score_window half(const bp_score_rule *rule, int64_t w)
     return (bp_score_window){.first = w * C, .inputs = C - 1, .scored = C - C / 2 - 1};
 }
 
-/* A copy of the text around it for each token. */
+/* For each token, a copy of the text around it. */
 static bp_score_window masked(const bp_score_rule *rule, int64_t line, int64_t w)
 {
     int64_t most = rule->context - 2, first = w / most * most;

@@ -11,49 +11,48 @@ typedef enum bp_score_convention {
     BP_SCORE_STRIDE,   /* Hugging Face's recipe for models of fixed length */
     BP_SCORE_HALF,     /* llama.cpp's perplexity tool */
     BP_SCORE_PLL,      /* for masked models: each token masked in turn */
-    BP_SCORE_PLL_WORD, /* the same, and the tokens after it in its word masked too */
+    BP_SCORE_PLL_WORD, /* the same, with the tokens after it in its word masked too */
     BP_SCORE_PAIRS     /* for encoder-decoders: a target given its source */
 } bp_score_convention;
 
 /** A document of n text tokens is the line z: the token `lead` if `prefix` (of pairs the start
  * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
- * places below are places in z; z[0] is never scored. A document that begins with `lead` itself, or
- * with what its corpus gave it (--bos) where there is a prefix, is its line without that token,
- * which is not text.
+ * places below are places in z; z[0] is never scored. If there is a prefix and a document begins
+ * with `lead` or with its corpus's --bos token, that token is not text, and is removed to make its
+ * line.
  */
 typedef struct bp_score_rule {
     bp_score_convention convention;
-    int64_t context; /* C: the most inputs a window feeds; BP_MODEL_UNLIMITED: a document is one */
+    int64_t context; /* C: the most inputs of a window; BP_MODEL_UNLIMITED: the document's */
     int64_t stride;  /* S */
     bool prefix, end;
-    int64_t eod;   /* the end-of-document token; -1: none, then end is false */
+    int64_t eod;   /* the end-of-document token; -1 if there is none, then end is false */
     int64_t piece; /* a longer window is computed in pieces of this many inputs; 0: whole */
     int64_t cls, sep, mask; /* special tokens of masked models */
-    int64_t start;          /* for pairs: the token that takes the place of the one before */
-    bool cut;               /* for pairs: what is longer than the context loses its end; else the
-                               pair has no window */
-    int64_t lead;           /* the beginning-of-text or the end-of-document token; -1: none, then
-                               prefix and every are false */
-    bool every;             /* `lead` takes the place of the first input of every window */
+    int64_t start;          /* for pairs: the token that replaces the preceding one */
+    bool cut; /* for pairs: a pair longer than the context loses its end; else it has no window */
+    int64_t lead; /* the beginning-of-text or the end-of-document token; -1 if there is none, then
+                     prefix and every are false */
+    bool every;   /* `lead` replaces the first input of every window */
 } bp_score_rule;
 
 /** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets z[first+1 ..
  * first+inputs+1). One that scores nothing need not be computed.
  *
- * For a masked model it feeds z[first .. first+inputs-2) between two special tokens, and scores
- * what is at place `masked` of these inputs (from 1: the first of the text) and is masked there. */
+ * For a masked model it feeds z[first .. first+inputs-2) between two special tokens, and scores the
+ * token at place `masked` of these inputs (from 1: the first of the text), which is masked. */
 typedef struct bp_score_window {
     int64_t first, inputs, scored;
     int64_t masked; /* 0: not a masked model */
 } bp_score_window;
 
-/** Does the convention mask what it scores? */
+/** Does the convention mask the tokens that it scores? */
 static inline bool bp_score_masks(bp_score_convention convention)
 {
     return convention == BP_SCORE_PLL || convention == BP_SCORE_PLL_WORD;
 }
 
-/** The input at whose place the first scored target is; the others follow. */
+/** The input at the place of the first scored target; the others follow. */
 static inline int64_t bp_score_window_target(const bp_score_window *window)
 {
     return window->masked > 0 ? window->masked : window->inputs - window->scored;
@@ -65,7 +64,7 @@ static inline int64_t bp_score_window_place(const bp_score_window *window)
     return window->first + bp_score_window_target(window) + (window->masked > 0 ? -1 : 1);
 }
 
-/** The most inputs that are computed at once of a window. */
+/** The most inputs of a window computed at once. */
 static inline int64_t bp_score_piece_inputs(const bp_score_rule *rule)
 {
     return rule->piece > 0 ? rule->piece : rule->context;
@@ -73,8 +72,7 @@ static inline int64_t bp_score_piece_inputs(const bp_score_rule *rule)
 
 /** Length of z for a document of n text tokens. */
 int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens);
-/** Number of windows over a line; never decreases when the line grows, except for that of a
- * pair. */
+/** Number of windows over a line; never decreases as the line grows, except for a pair. */
 int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
 /** Window w of [0, count). Windows score ascending places, each place at most once.
  *

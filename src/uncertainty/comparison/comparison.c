@@ -74,7 +74,7 @@ static bp_err refuse_word(const char *colon, const char *item)
     return err;
 }
 
-/* FOLDER or FOLDER:WORD: what comes after the last ':' is a word if there is no '/' in it. */
+/* FOLDER or FOLDER:WORD: the text after the last ':' is a word if it has no '/'. */
 static bp_err take_folder(comparison_method *method, const char *text, const char *item)
 {
     const char *colon = strrchr(text, ':');
@@ -166,7 +166,7 @@ static const char *find_label(const char *text)
     return colon;
 }
 
-/* NAME= at the start, where what is before the '=' is a name. */
+/* NAME= at the start, if the text before the '=' is a name. */
 static const char *find_name(const char *text)
 {
     const char *equal = strchr(text, '=');
@@ -177,8 +177,8 @@ static const char *find_name(const char *text)
     return equal;
 }
 
-/* CORPUS:label, without the value: after the last ':' of a name that is not a file, if what
- * precedes it is one. */
+/* CORPUS:label, without the value: after the last ':' of a name that is not a file, if the text
+ * before it is one. */
 static bool lacks_value(const char *corpus)
 {
     const char *colon = strrchr(corpus, ':');
@@ -193,7 +193,8 @@ static bool lacks_value(const char *corpus)
     return lacks;
 }
 
-/* An item in pieces: the name of its group (NULL: it has none), and a part, cleared before. */
+/* An item in pieces: the name of its group (NULL if it has none), and a part, which must be
+ * cleared. */
 static bp_err split(char **group_name, comparison_part *out, const char *key, const char *item)
 {
     const char *text = item, *name, *label;
@@ -234,7 +235,7 @@ bool comparison_is_glob(const char *corpus)
     return strpbrk(corpus, "*?[") && !bp_path_exists(corpus);
 }
 
-/* A group without a name: a glob gets its names when it is known which files it means. */
+/* A group without a name: a glob gets its names after its files are found. */
 static char *name_of(const comparison_part *part)
 {
     if (part->value || comparison_is_glob(part->corpus))
@@ -322,7 +323,7 @@ void comparison_groups_clear(comparison_groups *groups)
 
 /* ---- coverages ---- */
 
-/* A whole number of percent; 0: it is not one. */
+/* A whole number of percent; 0 if it is not one. */
 static int percent_of(const char *word)
 {
     char *end;

@@ -1,4 +1,4 @@
-/* What is compared on what: the lists of a configuration, as text and as files. */
+/* The methods and corpora of a comparison: the lists of a configuration, as text and as files. */
 #ifndef BP_UNCERTAINTY_COMPARISON_COMPARISON_H
 #define BP_UNCERTAINTY_COMPARISON_COMPARISON_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define COMPARISON_NAME_BYTES 64 /* of a method or a shift, which name files */
+#define COMPARISON_NAME_BYTES 64 /* name of a method or a shift, used in file names */
 
 typedef struct comparison_method {
     char *name;
@@ -24,17 +24,18 @@ typedef struct comparison_methods {
     int64_t count;
 } comparison_methods;
 
-/** The `way` of a method whose predictions another program made; its path is their file. */
+/** The `way` of a method whose predictions come from another program; its path is the file of
+ * predictions. */
 extern const bp_uncertainty_method comparison_predictions;
 static inline bool comparison_is_predictions(const comparison_method *method)
 {
     return method->way == &comparison_predictions;
 }
-/** The first method that is a model; -1: there is none. */
+/** The first method that is a model; -1 if there is none. */
 int64_t comparison_first_model(const comparison_methods *methods);
 
-/** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method, and NAME=FILE or NAME:FILE
- * of predictions (.csv, .npy).
+/** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, where WORD names a method, and NAME=FILE or NAME:FILE of
+ * predictions (.csv, .npy).
  *
  * Local. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word after ':', a name
@@ -42,25 +43,25 @@ int64_t comparison_first_model(const comparison_methods *methods);
  */
 bp_err comparison_methods_parse(comparison_methods *methods, const char *text);
 void comparison_methods_clear(comparison_methods *methods);
-/** bp_run_spec.keeps_bits of a comparison: that of scoring, but what a method fits agrees to
- * rounding at any number of ranks. */
+/** bp_run_spec.keeps_bits of a comparison: that of scoring, except that fits of methods agree only
+ * to rounding at any number of ranks. */
 bool comparison_keeps_bits(const bp_config *config, const char *key, const char *before,
                            const char *now);
 
-/** Documents: of all files of a corpus, or those of them with one value of a label. */
+/** Documents: of all files of a corpus, or only those with one value of a label. */
 typedef struct comparison_part {
     char *corpus; /* a file or a glob */
     char *label;  /* NULL: all documents */
     char *value;
 } comparison_part;
 
-/** Parts under one name. */
+/** Parts with one name. */
 typedef struct comparison_group {
     char *name;
     comparison_part *parts;
     int64_t part_count;
-    bool named; /* by the user */
-    /* of all that is scored, ascending; by comparison_corpora_open */
+    bool named; /* named by the user */
+    /* indices among all scored documents, ascending; set by comparison_corpora_open */
     int64_t *documents;
     int64_t document_count;
 } comparison_group;
@@ -72,17 +73,18 @@ typedef struct comparison_groups {
 
 /** Parse `CORPUS, CORPUS:label=value, NAME=CORPUS, NAME=CORPUS:label=value`.
  *
- * `key` is for messages. Without a name a part is a group of its own, named after its label's value
- * or its file; parts of one given name are one group. `whole` (a name): all are one group.
+ * `key` is for messages. A part without a name is a separate group, named after its label's value
+ * or its file. Parts with the same given name are one group. `whole` (a name): all parts are one
+ * group.
  *
- * Local; looks only whether an item, as it is written, is a file. Clear after an error too.
+ * Local; only checks whether an item, as written, is a file. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an empty item or part of one, a group's name twice.
  */
 bp_err comparison_groups_parse(comparison_groups *groups, const char *key, const char *text,
                                const char *whole);
 void comparison_groups_clear(comparison_groups *groups);
 
-/** Does a corpus stand for the files that match it? A name that exists is a file. */
+/** Is a corpus a glob? A name that exists is a file. */
 bool comparison_is_glob(const char *corpus);
 
 /* ---- files ---- */
@@ -94,17 +96,17 @@ typedef struct comparison_corpora {
     char *list; /* the paths with commas: score.corpus */
     int64_t documents;
     int64_t vocab_size;
-    char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "" if unknown */
     char hash[BP_SHA256_HEX];           /* of the content, in order */
 } comparison_corpora;
 
-/** Find the files of all groups and list the documents of each. Groups that a glob names without a
- * name of its own become one a file.
+/** Find the files of all groups and list the documents of each. A glob without a given name becomes
+ * one group per file.
  *
  * Local. Clear after an error too.
  * Errors:     those of bp_corpus_open; BP_ERR_INPUT a glob that matches nothing; BP_ERR_FORMAT an
- *             unknown label or value (with those that there are), a group of fewer than 2
- *             documents; BP_ERR_CONFIG a document that is in the domain and shifted, two groups or
+ *             unknown label or value (with the existing ones), a group of fewer than 2 documents;
+ *             BP_ERR_CONFIG a document that is both in the domain and shifted, two groups or
  *             corpora of one name.
  */
 bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *in_domain,
@@ -116,50 +118,50 @@ typedef struct comparison_metadata {
     int64_t context;                    /* the smallest; 0: unknown */
     int64_t vocab_size, width;          /* 0: unknown */
     bp_task_shape task;                 /* kind 0: a language model */
-    char classes_hash[BP_SHA256_HEX];   /* of their names; "": there are none */
+    char classes_hash[BP_SHA256_HEX];   /* hash of their names; "" if there are none */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
-    char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": unknown, or of an ensemble */
+    char corpus_hash[BP_SHA256_HEX]; /* of the training text; "" if unknown, or for an ensemble */
     bool ensemble;
     int64_t members;
-    double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN: a model without */
+    double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN if a model has none */
     char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
 } comparison_metadata;
 
-/** Look at a method's CHECKPOINT, or at all members of its ensemble. Damaged ones are left to those
- * that open them.
+/** Read the metadata of a method's CHECKPOINT, or of all members of its ensemble. Does not report
+ * damaged ones: opening them does.
  *
  * Local.
- * Errors:     BP_ERR_INPUT a folder that is missing or holds no checkpoint; those of
- *             bp_ensemble_list_load; BP_ERR_CONFIG a method of an ensemble; BP_ERR_FORMAT
- *             members of different tokenizers, vocabularies or tasks.
+ * Errors:     BP_ERR_INPUT a folder that is missing or has no checkpoint; those of
+ *             bp_ensemble_list_load; BP_ERR_CONFIG a method of an ensemble; BP_ERR_FORMAT members
+ *             of different tokenizers, vocabularies or tasks.
  */
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);
 
-/** The same of predictions: the task of `model`, which they are compared with, and their members.
+/** The same for predictions: their members, and the task of `model`, with which they are compared.
  *
  * Local. Errors: those of bp_predictions_read; BP_ERR_CONFIG a task without outcomes; BP_ERR_FORMAT
- * another number of outcomes than the model's, where it is not told by a CSV's names of classes. */
+ * the number of outcomes differs from the model's, unless a CSV names the classes. */
 bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
                                    const comparison_metadata *model);
 
-/** Both language models, or of one task with the same classes? */
+/** Are both language models, or models of one task with the same classes? */
 bool comparison_same_task(const comparison_metadata *one, const comparison_metadata *other);
-/** Outcomes of a prediction: classes, or words. */
+/** Number of outcomes of a prediction: classes, or words. */
 static inline int64_t comparison_outcomes(const comparison_metadata *metadata)
 {
     return !bp_task_has_head(&metadata->task) ? metadata->vocab_size : metadata->task.outcomes;
 }
 
-/** uncertainty.coverages: the shares of the surest predictions, in percent, ascending. */
-#define COMPARISON_COVERAGES 8 /* most */
+/** uncertainty.coverages: shares of the most certain predictions, in percent, ascending. */
+#define COMPARISON_COVERAGES 8 /* maximum */
 typedef struct comparison_coverages {
     int count, percent[COMPARISON_COVERAGES];
 } comparison_coverages;
-/** Errors: BP_ERR_CONFIG no such list. */
+/** Errors: BP_ERR_CONFIG not such a list. */
 bp_err comparison_coverages_parse(comparison_coverages *out, const char *text);
 
-/** A name that is a file's too: letters of [A-Za-z0-9._-], others become '_', and the first is not
- * '.'. Shorter than COMPARISON_NAME_BYTES. Free with bp_free(). */
+/** A name that is valid in file names: letters of [A-Za-z0-9._-], others become '_', and the first
+ * is not '.'. Shorter than COMPARISON_NAME_BYTES. Free with bp_free(). */
 char *comparison_safe_name(const char *name);
 
 /** The next item of a list with commas, blanks around it cut: *text moves on; *item is a new string

@@ -1,5 +1,4 @@
-/* Which files a comparison scores, and which of their documents belong to which group. Called by
- * setup.c. */
+/* Finds the files that a comparison scores, and the documents of each group. Called by setup.c. */
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/buffer.h"
@@ -77,9 +76,9 @@ static bp_err list_files(comparison_corpora *corpora, const comparison_groups *g
     return err;
 }
 
-/* ---- a glob without a name: a group a file ---- */
+/* ---- a glob without a name: one group per file ---- */
 
-/* To the end of the list that is made again, with globs as files. */
+/* Append to the new list, with globs replaced by files. */
 static bp_err visit_item(void *context, const char *path)
 {
     bp_buffer *items = context;
@@ -123,7 +122,7 @@ static bp_err unfold(comparison_groups *groups)
 
 /* ---- documents ---- */
 
-/* What the documents are marked in. */
+/* The marks of documents. */
 typedef struct marking {
     bp_corpus *corpus;
     const comparison_corpora *corpora;
@@ -131,7 +130,7 @@ typedef struct marking {
     unsigned char *marks;    /* [documents] */
     const comparison_part *part;
     bool label_found, value_found;
-    bp_buffer known; /* labels or values that there are, for a message */
+    bp_buffer known; /* existing labels or values, for a message */
 } marking;
 
 static void mark_values(marking *self, int64_t file, const bp_corpus_label *label)
@@ -171,7 +170,7 @@ static bp_err visit_marked(void *context, const char *path)
     return err;
 }
 
-/* What there is instead of what was asked for. */
+/* The existing names, for a request that does not exist. */
 static bp_err visit_known(void *context, const char *path)
 {
     marking *self = context;
@@ -244,7 +243,7 @@ static bp_err find_documents(comparison_group *group, marking *self)
     return err;
 }
 
-/* How many documents are in both groups; *first: the first of them. Both lists ascend. */
+/* The number of documents in both groups; *first: the first of them. Both lists ascend. */
 static int64_t count_common(const comparison_group *one, const comparison_group *other,
                             int64_t *first)
 {

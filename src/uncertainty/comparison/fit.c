@@ -1,5 +1,5 @@
-/* The fit of a method within a comparison: what the coordinator reports of it, and how a stop
- * request that it receives reaches the ranks that compute. Called by steps.c. */
+/* The fit of a method within a comparison: the coordinator's report of it, and the path of a stop
+ * request from the coordinator to the computing ranks. Called by steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/log.h"
@@ -16,14 +16,14 @@
 
 #define ASK_SECONDS 0.25 /* between two messages to a dedicated coordinator */
 
-/* To a dedicated coordinator. It answers with what it was asked: whether to stop. */
+/* The message to a dedicated coordinator, which answers whether to stop. */
 enum { MAIL_PROGRESS, MAIL_ENDS };
 
 /* On rank 0 of mesh->compute and on the coordinator: often the same rank. */
 typedef struct fit_course {
     const comparison_job *self;
     const char *method;
-    bp_mailbox *box; /* of a dedicated coordinator; NULL: there is none */
+    bp_mailbox *box; /* of a dedicated coordinator; NULL if there is none */
     double logged, asked;
     int step; /* of the last line */
     bool stopped;
@@ -58,7 +58,7 @@ static bool update(void *context, const bp_fit_progress *progress)
 /* ---- to a dedicated coordinator, which has nothing else to do ---- */
 
 typedef struct fit_message {
-    bp_fit_progress progress; /* its name does not travel */
+    bp_fit_progress progress; /* its name is not sent */
     char name[64];
 } fit_message;
 
@@ -109,7 +109,7 @@ static bp_err serve(fit_course *course)
 
 /* ---- the fit ---- */
 
-/* A file that an earlier start left has its seconds, if that start did not report them. */
+/* The file of an earlier start has the seconds, if that start did not report them. */
 static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_fit_report *found,
                        double seconds)
 {

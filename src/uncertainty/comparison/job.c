@@ -16,12 +16,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Without the folder of all of them the study is whole: they serve to extend it. */
+/* A study is complete without these folders: they serve to extend it. */
 static bool lacks_scores(const comparison_job *self)
 {
     static const char *const scores[] = {"tokens.h5", "documents.h5", "summary.json"},
                              *const outcomes[] = {"outcomes.h5"};
-    enum { TABLES = 2, ALL = 3 }; /* of scores; there is no summary of predictions of others */
+    enum { TABLES = 2, ALL = 3 }; /* of scores; predictions of other programs have no summary */
     const comparison_results *results = &self->results;
     bool kept = bp_path_is_dir(bp_path_in(results->folder, "scores").text), lacks = false;
 
@@ -43,7 +43,7 @@ static const char *const FILES[] = {
     "record.json",       "methods.csv", "detection.csv", "differences.csv", "reliability.csv",
     "risk_coverage.csv", "roc.csv",     "histogram.csv", "summary.json",    PAGE};
 
-/* A page is asked for where there is a template of it: without, none was made. */
+/* A page is required only if its template is installed. */
 static size_t count_files(void)
 {
     return sizeof FILES / sizeof FILES[0] - !bp_report_has_page("uncertainty");
@@ -85,7 +85,7 @@ static bp_err open_run(comparison_job *self)
     return bp_run_open(&self->run, self->mesh, self->config, &spec);
 }
 
-/* The folder says finished, and the models are still those that it is of. */
+/* The folder is marked finished, and the models are still the same. */
 static bool is_finished(comparison_job *self)
 {
     bool same = false;
@@ -128,7 +128,7 @@ static void take_costs(comparison_job *self)
     }
 }
 
-/* Without the installed templates there are the tables and the summary. */
+/* Without the installed templates, only the tables and the summary are written. */
 static bp_err write_page(const comparison_results *results)
 {
     bp_err err = comparison_plots_draw(results);
@@ -175,7 +175,7 @@ static bp_err conclude(comparison_job *self)
 
 static bp_err run(comparison_job *self)
 {
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* except for what scores */
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* except for scoring */
     json_t *members = json_pack("{sI sI}", "methods", (json_int_t)self->results.methods.count,
                                 "documents", (json_int_t)self->corpora.documents);
     bp_err err = BP_OK;
@@ -197,16 +197,17 @@ static bp_err run(comparison_job *self)
     return err;
 }
 
-/* ---- memory: does each method fit into that of its nodes? Asked before anything is made ---- */
+/* ---- memory: does each method fit in that of its nodes? Checked before anything is written ----
+ * */
 
-/* What a rank takes to fit method m, which may have no fit. */
+/* Bytes of a rank to fit method m, which may have no fit. */
 static int64_t fit_bytes(const comparison_job *self, int64_t m)
 {
     const bp_uncertainty_method *way = self->results.methods.items[m].way;
     bp_method_case at = comparison_case(self, m);
     bp_mesh_shape shape = self->mesh_shape;
 
-    shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
+    shape.data = shape.data > 0 ? shape.data : 1; /* for one rank that acts for any mesh */
     return way->fit_bytes ? way->fit_bytes(&at, &shape) : 0;
 }
 
@@ -220,7 +221,7 @@ static bp_err check_fits(const comparison_job *self, const bp_score_memory_spec 
     return err == BP_OK ? bp_score_memory_check(self->world, &shape, spec) : err;
 }
 
-/* plan: of a job to come (NULL: of this one). Collective over world. */
+/* plan: of a future job (NULL: of this one). Collective over world. */
 static bp_err check_memory(const comparison_job *self, int64_t m, const bp_planned_world *plan)
 {
     const comparison_method *method = &self->results.methods.items[m];
@@ -230,7 +231,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
 
-    if (err == BP_OK && method->way->fit) { /* first the fit, only of the model */
+    if (err == BP_OK && method->way->fit) { /* first the fit, which has only the model */
         spec.more_bytes = fit_bytes(self, m);
         err = check_fits(self, &spec);
         spec.more_bytes = 0;
@@ -266,7 +267,7 @@ bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const 
     if (err == BP_OK) {
         bool finished = is_finished(&self);
 
-        if (!finished && !has_work) /* a result of it is gone */
+        if (!finished && !has_work) /* one of its results is missing */
             err = check_methods(&self);
         if (finished)
             bp_log("the run is finished: the figures are in %s", self.results.folder);
@@ -293,7 +294,7 @@ static void print_plan(const comparison_job *self)
                results->shifted.items[s].document_count);
 }
 
-/* A pass or a sample repeats a part of the model: what it costs at most is said, not measured. */
+/* A pass or a sample repeats a part of the model: its upper bound is printed, not measured. */
 static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_world *asked)
 {
     const comparison_method *method = &self->results.methods.items[m];

@@ -1,4 +1,4 @@
-/* An uncertainty job while it runs. */
+/* The state of a running uncertainty job. */
 #ifndef BP_UNCERTAINTY_COMPARISON_JOB_PRIV_H
 #define BP_UNCERTAINTY_COMPARISON_JOB_PRIV_H
 
@@ -17,34 +17,34 @@ typedef struct comparison_job {
     bp_run *run;
     comparison_results
         results; /* lists, metadata and members on all ranks; the rest on the coordinator */
-    comparison_corpora corpora; /* on the coordinator, but the list on all ranks */
+    comparison_corpora corpora; /* on the coordinator; the list on all ranks */
     char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
     int64_t train_tokens;            /* of corpus.train; on the coordinator */
     char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
-    bp_member_sampler **samplers;    /* [methods] how members are made; NULL: as they are */
+    bp_member_sampler **samplers;    /* [methods] how members are made; NULL: stored members */
     char **fitted;                   /* [methods] RUN/uncertainty/WORD/NAME.h5 */
     char *record_path;               /* RUN/uncertainty/record.json */
-    json_t *record;                  /* on the coordinator: what is done, and what it took */
+    json_t *record;                  /* on the coordinator: completed work, and its cost */
 } comparison_job;
 
-/** Mesh, lists, and all that can be refused before any compute. `alone`: one rank that stands for
- * any mesh. Collective over `world`. Close after an error too. */
+/** Open the mesh and lists, and make all checks possible before any compute. `alone`: one rank acts
+ * for any mesh. Collective over `world`. Close after an error too. */
 bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *config,
                            const bp_option *const *score_tables, bool alone);
 void comparison_job_close(comparison_job *self);
 
-/** Do what is missing of each method: fit, score, temperature. Collective over world. Errors: the
- * same on all ranks. */
+/** Run the missing steps of each method: fit, score, temperature. Collective over world. Errors:
+ * the same on all ranks. */
 bp_err comparison_job_compute(comparison_job *self);
-/** A method's model, as the method sees it. Borrowed from the job. */
+/** A method's model, as input of the method. Borrowed from the job. */
 bp_method_case comparison_case(const comparison_job *self, int64_t method);
-/** Fit a method, unless it was done before. Lines of progress go to the log. Collective over world;
- * `config` is that of the method's score run. Errors: those of bp_uncertainty_method.fit; the same
- * on all ranks. */
+/** Fit a method, unless already fitted. Progress goes to the log. Collective over world; `config`
+ * is that of the method's score run. Errors: those of bp_uncertainty_method.fit, the same on all
+ * ranks. */
 bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
 /** Open the method's model into *lm, and call each's callbacks for the batches of corpus.valid (at
- * most uncertainty.temper_tokens of them); `each` has its mesh, configuration and callbacks, the
- * rest is filled in.
+ * most uncertainty.temper_tokens of them); the caller sets mesh, configuration and callbacks of
+ * `each`, the function sets the rest.
  *
  * Collective: over each->mesh->compute.
  * Owns:       *lm is the caller's, bp_model_free(), after an error too (it may be NULL then).
@@ -56,8 +56,8 @@ bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *s
 bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh *mesh,
                                        const bp_config *config, const bp_ensemble_spec *spec,
                                        bp_scaled_sums *sums);
-/** For a regression: the variance of its noise, and the documents of corpus.valid that it is fitted
- * on. */
+/** For a regression: the variance of its noise, and the number of documents of corpus.valid used
+ * for the fit. */
 typedef struct comparison_noise {
     double variance;
     int64_t documents;
@@ -67,8 +67,8 @@ typedef struct comparison_noise {
 bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
                                 const bp_config *config, const bp_ensemble_spec *spec,
                                 comparison_noise *out);
-/** Conformal sets: thresholds of a method, and what they were fitted on. */
-/** Are there sets in this study? For models whose outcomes are a softmax, if corpus.valid is given.
+/** Conformal sets: thresholds of a method, and the data used for the fit. */
+/** Does this study have sets? True for models whose outcomes are a softmax, if corpus.valid is set.
  */
 bool comparison_job_wants_sets(const comparison_job *self);
 /** Fit the thresholds. Collective over mesh->compute. Errors: those of comparison_job_each; the
@@ -76,21 +76,22 @@ bool comparison_job_wants_sets(const comparison_job *self);
 bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
                                const bp_config *config, const bp_ensemble_spec *spec,
                                comparison_set_fit *out);
-/** Write to the record and read from it. On the coordinator. false: they were not fitted. Errors:
- * those of comparison_record_save. */
+/** Write to the record and read from it. On the coordinator. Returns false if the sets were not
+ * fitted. Errors: those of comparison_record_save. */
 bp_err comparison_job_keep_sets(const comparison_job *self, int64_t method,
                                 const comparison_set_fit *fit);
 bool comparison_job_recall_sets(const comparison_job *self, int64_t method,
                                 comparison_set_fit *fit);
-/** Predictions as the score folder of a method, after the models were scored. On the coordinator.
- * Errors: those of bp_predictions_read and of reading and writing the tables; BP_ERR_FORMAT other
- * rows or outcomes than the models have. */
+/** Write predictions as the score folder of a method, after the models are scored. On the
+ * coordinator.
+ * Errors: those of bp_predictions_read and of reading and writing the tables; BP_ERR_FORMAT rows or
+ *         outcomes that differ from the models'. */
 bp_err comparison_job_import(const comparison_job *self, int64_t method);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);
-/** The mesh of a model with this many members in its configuration: one that can't be spread over
- * the ranks of mesh.members has them as data ranks. */
+/** Set the mesh of a model with this many members in its configuration. If the model can't be
+ * spread over the ranks of mesh.members, they become data ranks. */
 bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
 
 /** Did a start begin the method's score run? On the coordinator. */
@@ -98,14 +99,15 @@ bool comparison_has_score_run(const comparison_job *self, int64_t method);
 
 /* ---- record.json, on the coordinator ---- */
 
-/** Read it, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO. */
+/** Read the record, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO. */
 bp_err comparison_record_open(comparison_job *self);
 bp_err comparison_record_save(const comparison_job *self);
-/** The entry of a method, made where there is none. Borrowed. */
+/** The entry of a method, made if there is none. Borrowed. */
 json_t *comparison_record_of(const comparison_job *self, int64_t method);
-/** A number of it; NaN where there is none. */
+/** A number of the entry; NaN if there is none. */
 double comparison_record_real(const json_t *entry, const char *key);
-/** So many seconds more than earlier starts took; saved. Errors: those of comparison_record_save.
+/** Add this many seconds to those of earlier starts, and save. Errors: those of
+ * comparison_record_save.
  */
 bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
                              double seconds);

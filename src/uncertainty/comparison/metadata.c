@@ -1,5 +1,4 @@
-/* A look at models before any is opened: what their manifests and journals say. Called by
- * setup.c. */
+/* Reads manifests and journals of models before any is opened. Called by setup.c. */
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/config/json.h"
@@ -37,7 +36,7 @@ static double sum_seconds(char *text, int64_t step)
     return sum;
 }
 
-/* Of the run that the step folder is in; NaN where there is none. */
+/* The sum for the run that contains the step folder; NaN if there is none. */
 static double train_seconds(const char *folder, int64_t step)
 {
     char *real = realpath(folder, NULL); /* checkpoints/best is a link */
@@ -109,7 +108,7 @@ bool comparison_same_task(const comparison_metadata *one, const comparison_metad
            strcmp(one->classes_hash, other->classes_hash) == 0;
 }
 
-/* Fold a member into the whole; `path` and `first` are for messages. */
+/* Add a member to the whole; `path` and `first` are for messages. */
 static bp_err join(comparison_metadata *metadata, const comparison_metadata *member,
                    const char *path, const char *first)
 {

@@ -1,5 +1,5 @@
-/* For regressions: the variance of the noise in values, which is fitted on corpus.valid, in the
- * place of a temperature. Called by steps.c. */
+/* For regressions: the variance of the noise in values, fitted on corpus.valid, instead of a
+ * temperature. Called by steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/mem.h"
@@ -14,9 +14,9 @@
 
 #include <math.h>
 
-#define LEAST_NOISE 1e-30 /* of models that make no error */
+#define LEAST_NOISE 1e-30 /* for models without errors */
 
-/* What is known of each document that there may be: is it there, its error, its variance. */
+/* The facts of each possible document: whether it exists, its error, its variance. */
 enum { IS_THERE, ERROR, VARIANCE, FACTS };
 
 typedef struct noise_work {
@@ -63,7 +63,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     return err;
 }
 
-/* A document is one data rank's: the others add zeros. */
+/* A document belongs to one data rank: the others add zeros. */
 static void fit(noise_work *self, comparison_noise *out)
 {
     double *errors = bp_alloc("comparison.noise", self->capacity, sizeof *errors);

@@ -1,4 +1,4 @@
-/* uncertainty.*: the keys, and what can be said of them without a file. */
+/* uncertainty.*: the keys, and their checks that need no file. */
 #include "uncertainty/uncertainty.h"
 
 #include "job/work.h"

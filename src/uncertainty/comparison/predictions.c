@@ -1,6 +1,6 @@
-/* Predictions of others as a method of the study: their statistics are written as a score run
- * leaves those of a model, so that all that follows reads them alike. The labels are those that the
- * first model of the study was scored against. */
+/* Predictions of other programs as a method of the study: their statistics are written in the form
+ * of a score run, so that all other code reads them alike. The labels are those used to score the
+ * first model of the study. */
 #include "uncertainty/comparison/job_priv.h"
 #include "uncertainty/comparison/predictions_file.h"
 
@@ -17,16 +17,16 @@
 
 #define VERSION 1 /* of score-tokens, score-documents and score-outcomes */
 
-/* What is written of each prediction: the statistics of an ensemble. */
+/* The statistics written for each prediction, as for an ensemble. */
 enum { COLUMNS = BP_MODEL_MEMBER };
 
-/* What a model of the study was scored on. */
+/* The data used to score a model of the study. */
 typedef struct scored_rows {
     int64_t count;          /* rows of its table */
-    float *logprob, *label; /* [count]; NaN: not scored */
+    float *logprob, *label; /* [count]; NaN if not scored */
     int64_t *predictions;   /* [documents] */
     int64_t documents;
-    char **names; /* [outcomes] of classes; NULL: there are none */
+    char **names; /* [outcomes] of classes; NULL if there are none */
     int64_t outcomes;
 } scored_rows;
 
@@ -60,7 +60,7 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
         err = BP_FAIL(BP_ERR_CONFIG, "predictions.no_outcomes",
                       "the models predict values or ends of answers, which have no probabilities "
                       "by outcome: at uncertainty.models; leave the predictions out");
-    /* classes of a CSV are looked up once the models were scored, which tells their names */
+    /* classes of a CSV are looked up after the models are scored, when their names are known */
     if (err == BP_OK && comparison_outcomes(model) > 0 &&
         (!predictions.names || !bp_task_has_head(&model->task)))
         err = bp_predictions_sort(&predictions, NULL, comparison_outcomes(model), method->path);
@@ -68,7 +68,7 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
     return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);
 }
 
-/* ---- what a model of the study was scored on ---- */
+/* ---- data used to score a model of the study ---- */
 
 static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
 {
@@ -227,7 +227,7 @@ static bp_err check_rows(const bp_predictions *predictions, const scored_rows *r
                    predictions->rows, count, path, classes ? "prediction" : "scored token");
 }
 
-/* An infinite NLL has no mean. A member may exclude the truth, if another does not. */
+/* An infinite NLL has no mean. A member may give the truth probability 0, if another does not. */
 static bp_err check_truth(const bp_predictions *of, const scored_rows *rows, bool classes,
                           const char *path)
 {

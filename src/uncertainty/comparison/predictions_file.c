@@ -50,7 +50,7 @@ static bp_err allocate(bp_predictions *out, const char *path)
 
 /* ---- .npy ---- */
 
-/* What follows 'key': in the header; NULL: it is not there. */
+/* The text after 'key': in the header; NULL if it is missing. */
 static const char *value_of(const char *header, const char *key)
 {
     const char *at = strstr(header, key);
@@ -149,8 +149,8 @@ typedef struct csv_reader {
     const char *at, *end;
 } csv_reader;
 
-/* The next cell, its quotation marks off; *last: a line ends after it. false: nothing is left, or
- * marks do not match. */
+/* The next cell, without its quotation marks; *last: it ends a line. false if there are no more
+ * cells, or marks do not match. */
 static bool next_cell(csv_reader *csv, bp_buffer *cell, bool *last)
 {
     bool quoted = csv->at < csv->end && *csv->at == '"';

@@ -1,5 +1,5 @@
-/* record.json: what was done for each method and what it took, for the starts that follow. Called
- * by fit.c, job.c and steps.c. */
+/* record.json: completed work and its cost for each method, for later starts. Called by fit.c,
+ * job.c and steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/json.h"
@@ -15,7 +15,7 @@
 #define VERSION      1
 #define RECORD_LIMIT ((int64_t)64 << 20)
 
-/* Of what is kept for the methods, as hexadecimal digits. */
+/* Digest of the data kept for the methods, as hexadecimal digits. */
 static void hash_methods(const comparison_job *self, char out[17])
 {
     char *text = bp_json_text(json_object_get(self->record, "methods"));
@@ -44,7 +44,7 @@ static bp_err read_record(comparison_job *self)
         const char *kept = json_string_value(json_object_get(self->record, "hash"));
 
         hash_methods(self, hash);
-        if (kept && strcmp(kept, hash) != 0) /* one that an older program wrote has none */
+        if (kept && strcmp(kept, hash) != 0) /* a record of an older program has none */
             err = BP_FAIL(BP_ERR_FORMAT, "comparison.damaged",
                           "it is not what the study wrote: at %s", self->record_path);
     }

@@ -13,9 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-#define TUNED 5 /* one prediction in 5 chooses the free ranks of raps, and not its threshold */
+#define TUNED 5 /* one prediction in 5 chooses the free ranks of raps, not its threshold */
 
-/* What is kept of a prediction. */
+/* The facts kept for a prediction. */
 enum { LAC, APS, RANK, TUNES, FACTS };
 
 typedef struct set_work {
@@ -81,7 +81,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     return err;
 }
 
-/* The facts of all data ranks, on each. */
+/* Gather the facts of all data ranks on each. */
 static void gather(set_work *work)
 {
     MPI_Comm comm = work->mesh->data;

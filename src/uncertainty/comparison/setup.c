@@ -1,5 +1,5 @@
-/* From a configuration to a comparison whose models and corpora fit together: what can be refused
- * before any compute is refused here. Called by fit.c and job.c. */
+/* From a configuration to a comparison with compatible models and corpora. All checks possible
+ * before any compute are made here. Called by fit.c and job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/run_options.h"
@@ -73,7 +73,7 @@ static bp_err parse_lists(comparison_job *self)
     results->scaled = bp_corpus_keys_of(config)->valid != NULL;
     results->folder = bp_path_join(bp_run_keys_of(config)->dir, "uncertainty");
     self->record_path = bp_path_join(results->folder, "record.json");
-    comparison_results_init(results); /* shifts are not all known yet */
+    comparison_results_init(results); /* not all shifts are known yet */
     if (err == BP_OK)
         begin_methods(self);
     return err;
@@ -124,7 +124,7 @@ static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *t
     return err;
 }
 
-/* Do the corpora's tokens mean what the method's mean? */
+/* Are the corpora's token ids those of the method? */
 static bp_err check_tokenizer(const comparison_job *self, int64_t m)
 {
     const comparison_method *method = &self->results.methods.items[m];
@@ -175,7 +175,7 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
     return methods[m].way->suits ? methods[m].way->suits(&at) : BP_OK;
 }
 
-/* A score run under the name would be overwritten, and count as finished ever after. */
+/* A score run with this name would be overwritten, and later count as finished. */
 static bp_err look_at_predictions(comparison_job *self, int64_t m)
 {
     const comparison_results *results = &self->results;
@@ -223,7 +223,8 @@ static bp_err look_at_files(comparison_job *self)
                           &self->corpora);
     if (err != BP_OK)
         return err;
-    for (int64_t m = 0; m < results->methods.count; m++) /* two weights have two manifests */
+    for (int64_t m = 0; m < results->methods.count;
+         m++) /* different weights have different manifests */
         bp_buffer_printf(&models, "%s %s %s\n", results->methods.items[m].name,
                          results->methods.items[m].way->word, results->metadata[m].digest);
     bp_sha256_of(models.data, models.bytes, self->models_hash);
@@ -231,7 +232,7 @@ static bp_err look_at_files(comparison_job *self)
     return err;
 }
 
-/* What shows little, and is not refused. */
+/* Warn about settings that show little and are not refused. */
 static void warn_of_methods(const comparison_job *self)
 {
     for (int64_t m = 0; m < self->results.methods.count; m++) {
@@ -243,7 +244,7 @@ static void warn_of_methods(const comparison_job *self)
     }
 }
 
-/* ---- what all ranks know ---- */
+/* ---- data on all ranks ---- */
 
 static void share(comparison_job *self)
 {
@@ -267,8 +268,8 @@ static void share(comparison_job *self)
     }
 }
 
-/* All methods see the same windows: of the smallest context, if none was asked for. A classifier
- * sees as much of a text as its own context holds. */
+/* All methods see the same windows: those of the smallest context, if none was requested. A
+ * classifier sees as much of a text as fits in its own context. */
 static bp_err resolve_context(comparison_job *self)
 {
     int64_t context = 0;

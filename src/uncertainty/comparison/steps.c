@@ -1,5 +1,5 @@
-/* What is computed for each method, one after another: its fit where there is one, the scores, the
- * temperature. Each is kept, so that the next start goes on after it. Called by job.c. */
+/* The computations of each method, in order: its fit if it has one, the scores, the temperature.
+ * Each result is kept, so that the next start resumes after it. Called by job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/files/fs.h"
@@ -59,7 +59,7 @@ static bp_ensemble_spec spec_of(const comparison_job *self, int64_t m)
                               .memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory};
 }
 
-/* Was the score run of a method finished by an earlier start? Of the coordinator. */
+/* Was the score run of a method finished by an earlier start? On the coordinator. */
 static bool is_scored(const comparison_job *self, int64_t m)
 {
     char *path = bp_sprintf("%s/scores/%s/run.json", self->results.folder,
@@ -76,9 +76,9 @@ static bool is_scored(const comparison_job *self, int64_t m)
     return scored;
 }
 
-/* ---- what it took, on the coordinator ---- */
+/* ---- costs, on the coordinator ---- */
 
-/* The failure that is under way is kept while the record is written. */
+/* A pending failure is kept while the record is written. */
 static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, double seconds,
                          int64_t bytes)
 {
@@ -108,7 +108,7 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
 
     bp_mem_resident_peak_reset();
     bp_log_set_member(self->results.methods.items[m].name, self->mesh->coordinates);
-    channel = bp_log_use(BP_LOG_MEMBER); /* the lines of a method go to a log of its own */
+    channel = bp_log_use(BP_LOG_MEMBER); /* the lines of a method go to its own log */
     err = bp_score_as(self->world, config, spec);
     (void)bp_log_use(channel);
     bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
@@ -144,12 +144,12 @@ static bp_err fit_sets(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
-/* The method's, from the record or fitted now; of a finished or begun score run without them (an
- * older program's) none: fit->predictions is 0. */
+/* The method's sets, from the record or fitted now. A finished or begun score run of an older
+ * program has none: fit->predictions is 0. */
 static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
                         const bp_ensemble_spec *spec, comparison_set_fit *fit)
 {
-    int64_t known = 0; /* 1: kept; 2: there are to be none */
+    int64_t known = 0; /* 1: kept; 2: none required */
 
     *fit = (comparison_set_fit){.predictions = 0};
     if (!comparison_job_wants_sets(self))
@@ -241,7 +241,7 @@ static bool is_fitted(const comparison_job *self, int64_t m)
     return json_object_get(comparison_record_of(self, m), "temper") != NULL;
 }
 
-/* All ranks know whether it was done before. */
+/* All ranks learn whether it was done before. */
 static bool has_temperature(const comparison_job *self, int64_t m)
 {
     return bp_all_max_int(self->mesh->coordinates && is_fitted(self, m), self->world) != 0;
@@ -249,7 +249,8 @@ static bool has_temperature(const comparison_job *self, int64_t m)
 
 /* ---- a method ---- */
 
-/* How far the comparison is, for `bagpipe status`: a method without its temperature is not done. */
+/* The progress of the comparison, for `bagpipe status`: a method without its temperature is not
+ * done. */
 static void log_done(const comparison_job *self)
 {
     int64_t done = 0;
@@ -298,7 +299,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     return err;
 }
 
-/* Make a folder, without what an earlier start that was killed left in it. */
+/* Make a folder, and remove files of an earlier start that was killed. */
 static bp_err make_clean(const char *folder)
 {
     bp_err err = bp_dir_make(folder);
@@ -320,7 +321,7 @@ static bp_err make_fit_folders(const comparison_job *self)
     return err;
 }
 
-/* As soon as a model has given the labels, before hours of others. */
+/* As soon as a model has provided the labels, before hours of other models. */
 static bp_err import_predictions(comparison_job *self)
 {
     bp_err err = BP_OK;

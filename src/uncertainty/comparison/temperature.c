@@ -1,5 +1,5 @@
-/* What is fitted on corpus.valid: its batches, and the sums from which steps.c takes a temperature.
- * Called by noise.c and steps.c. */
+/* Fits on corpus.valid: its batches, and the sums from which steps.c takes a temperature. Called by
+ * noise.c and steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/run_options.h"
@@ -16,7 +16,7 @@
 typedef struct temperature_scaling {
     const bp_mesh *mesh;
     bp_model *lm;
-    bp_scaled_sums *units; /* [count]: added up in their order, whoever has them */
+    bp_scaled_sums *units; /* [count]: added up in their order, on any rank */
     int64_t count;
     const char *path; /* of the model */
     double logged;
@@ -38,7 +38,7 @@ static bp_err poll_stop(void *context)
                                    : BP_OK;
 }
 
-/* Data ranks take units in turn, so that one's share is that of all. */
+/* Data ranks take units in turn, so the progress of one is that of all. */
 static void log_progress(temperature_scaling *self, int64_t unit)
 {
     if (!self->mesh->coordinates || !bp_log_progress_due(self->logged))
@@ -59,7 +59,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     return bp_ensemble_add_scaled(self->lm, batch, &self->units[unit]);
 }
 
-/* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
+/* A unit belongs to one data rank: the others add zeros, so the sum over ranks is exact. */
 static void add_units(const temperature_scaling *self, bp_scaled_sums *sums)
 {
     MPI_Comm comm = self->mesh->data;

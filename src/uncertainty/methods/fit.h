@@ -1,4 +1,4 @@
-/* How far the fit of a method is, and what it found. */
+/* Progress and result of the fit of a method. */
 #ifndef BP_UNCERTAINTY_METHODS_FIT_H
 #define BP_UNCERTAINTY_METHODS_FIT_H
 
@@ -8,10 +8,10 @@ typedef struct bp_fit_progress {
     int step, steps;  /* from 1 */
     const char *name; /* of the step: "output factor" */
     double share;     /* of the step, 0 to 1 */
-    double left;      /* seconds, estimated: of the step in step 1, later of all; NaN: not known */
+    double left;      /* seconds, estimated: of the step in step 1, later of all; NaN if unknown */
 } bp_fit_progress;
 
-/** Called with the progress now and then. Returns true: the fit is to stop. */
+/** Called periodically with the progress. Returns true to stop the fit. */
 typedef struct bp_fit_listener {
     bool (*update)(void *context, const bp_fit_progress *progress);
     void *context;
@@ -19,16 +19,16 @@ typedef struct bp_fit_listener {
 
 #define BP_FIT_FIGURES 4
 
-/** What a fit found. Ranks send it to each other as bytes: no pointers. */
+/** The result of a fit. Ranks exchange it as bytes, so it has no pointers. */
 typedef struct bp_fit_report {
-    bool reused;       /* its file was there: what follows is of the fit that made it */
-    double seconds;    /* that this took, where it was reused */
-    char summary[192]; /* of the log, after the method's name and a colon */
+    bool reused;       /* its file existed: the following fields describe the fit that made it */
+    double seconds;    /* of that fit, if reused */
+    char summary[192]; /* text for the log, after the method's name and a colon */
     int count;
     struct {
         char key[32];
         double value;
-    } figures[BP_FIT_FIGURES]; /* of record.json */
+    } figures[BP_FIT_FIGURES]; /* for record.json */
 } bp_fit_report;
 
 #endif

@@ -1,5 +1,5 @@
 /* :laplace, samples of a Laplace approximation over the last layer (laplace/laplace.h): its keys,
- * what it refuses, and its row of the table. Called by jobs/uncertainty.c. */
+ * its checks, and its row of the table. Called by jobs/uncertainty.c. */
 #include "uncertainty/methods/laplace/laplace.h"
 
 #include "base/config/decimal.h"
@@ -42,7 +42,7 @@ const bp_option bp_laplace_method_options[] = {
      .at = BP_AT(bp_laplace_keys, prior)},
     {.key = NULL}};
 
-/* 0: of the largest marginal likelihood; negative: no such thing. */
+/* 0: the prior of the largest marginal likelihood; negative: invalid. */
 static double tau_of(const char *text)
 {
     double tau;

@@ -4,7 +4,7 @@
 
 #include "uncertainty/methods/method.h"
 
-/** A line a method: WORD.c defines bp_WORD_method, and its keys bp_WORD_method_options. */
+/** One line per method: WORD.c defines bp_WORD_method, and its keys bp_WORD_method_options. */
 #define BP_UNCERTAINTY_METHODS(METHOD)                                                             \
     METHOD(dropout)                                                                                \
     METHOD(dropconnect)                                                                            \
@@ -17,7 +17,7 @@
 BP_UNCERTAINTY_METHODS(BP_DECLARE_METHOD)
 #undef BP_DECLARE_METHOD
 
-/** Without a word: a model or an ensemble as it is. */
+/** Without a word: an unmodified model or ensemble. */
 extern const bp_uncertainty_method bp_plain_method;
 
 extern const bp_uncertainty_method *const bp_uncertainty_methods[]; /* with words; NULL-ended */
@@ -29,7 +29,7 @@ extern const bp_uncertainty_method *const bp_uncertainty_methods[]; /* with word
 #define BP_METHOD_HELP(word)        ", FOLDER:" #word
 #define BP_UNCERTAINTY_METHODS_HELP BP_UNCERTAINTY_METHODS(BP_METHOD_HELP)
 
-/** The method of a word; NULL: there is none. */
+/** The method of a word; NULL if there is none. */
 const bp_uncertainty_method *bp_uncertainty_method_find(const char *word);
 /** ":dropout, :dropconnect, :laplace or :mahalanobis". Owns: the caller's, bp_free(). */
 char *bp_uncertainty_method_words(void);

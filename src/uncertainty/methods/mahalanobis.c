@@ -29,17 +29,18 @@
 #define KIND    "mahalanobis"
 #define VERSION 1
 #define RIDGE                                                                                      \
-    1e-6 /* of the mean variance, added to each: so few documents leave no direction out */
+    1e-6 /* of the mean variance, added to each: so that few documents leave no direction without  \
+            variance */
 
 const bp_option bp_mahalanobis_method_options[] = {{.key = NULL}};
 
-/* ---- what was fitted ---- */
+/* ---- fitted values ---- */
 
 typedef struct distances {
     int64_t K, C, documents;
     char model_digest[BP_SHA256_HEX], digest[BP_SHA256_HEX];
     double *whitening; /* [C][C] lower triangular W, W^T W the inverse covariance */
-    double *means;     /* [K][C] W times the mean of a class; NaN: it has no document */
+    double *means;     /* [K][C] W times the mean of a class; NaN if it has no document */
 } distances;
 
 static void clear(distances *self)
@@ -119,7 +120,7 @@ static bp_err load(distances *self, const char *path)
 {
     bp_user_block block;
     bp_h5 *in = NULL;
-    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
+    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 opens it */
 
     *self = (distances){0};
     if (err == BP_OK)
@@ -321,7 +322,7 @@ static void center(const sums *self)
     for (int64_t k = 0; k < K; k++) {
         N += counts[k];
         for (int64_t i = 0; i < C; i++)
-            means[k * C + i] /= counts[k]; /* NaN of none */
+            means[k * C + i] /= counts[k]; /* NaN if there is none */
     }
     for (int64_t i = 0; i < C; i++)
         for (int64_t j = 0; j <= i; j++) {
@@ -399,7 +400,7 @@ static bp_err find_distances(distances *out, const sums *self, const char *corpu
     return BP_OK;
 }
 
-/* What decides on the sums. On rank 0 of mesh->compute. */
+/* Digest of everything that determines the sums. On rank 0 of mesh->compute. */
 static bp_err name_fit(distances *out, sums *self, const char *corpus_path)
 {
     bp_corpus *corpus = NULL;

@@ -1,4 +1,4 @@
-/* Passes with masks of their own: what :dropout and :dropconnect share. Called by dropconnect.c and
+/* Passes with their own masks: shared by :dropout and :dropconnect. Called by dropconnect.c and
  * dropout.c. */
 #include "uncertainty/methods/passes.h"
 

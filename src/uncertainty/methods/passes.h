@@ -1,5 +1,5 @@
-/* What methods have in common whose members are passes: masks that are drawn anew, each a function
- * of the seed and the number of the pass. */
+/* Shared by methods whose members are passes with newly drawn masks, each a function of the seed
+ * and the number of the pass. */
 #ifndef BP_UNCERTAINTY_METHODS_PASSES_H
 #define BP_UNCERTAINTY_METHODS_PASSES_H
 
@@ -13,15 +13,15 @@ typedef struct bp_passes {
 
 extern const bp_member_sampler_ops bp_dropout_sampler, bp_dropconnect_sampler;
 
-/** As many as uncertainty.passes has, with run.seed. Owns: the caller's,
+/** A sampler of uncertainty.passes members, with run.seed. Owns: the caller's,
  * bp_member_sampler_ops.free. */
 bp_member_sampler *bp_passes_new(const bp_member_sampler_ops *ops, const bp_method_case *at,
                                  double rate);
 
-/** bp_member_sampler_ops and rows of the table, of both. */
+/** bp_member_sampler_ops and rows of the table, of both methods. */
 void bp_passes_identify(const bp_member_sampler *sampler, char *text, size_t bytes);
 void bp_passes_free(bp_member_sampler *sampler);
-/** A model whose networks have no dropout is refused. Errors: BP_ERR_CONFIG. */
+/** Refuses a model whose networks have no dropout. Errors: BP_ERR_CONFIG. */
 bp_err bp_passes_check(const bp_member_sampler *sampler, const bp_member_place *at);
 void bp_passes_warn(const bp_method_case *at, const char *word, double rate);
 void bp_passes_print_plan(const bp_method_case *at, int64_t fit_bytes);

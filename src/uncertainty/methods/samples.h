@@ -14,7 +14,7 @@ typedef struct bp_sampled_heads {
 
 extern const bp_member_sampler_ops bp_sampled_heads_sampler;
 
-/** `count` samples in a file that need not be there yet. Owns: the caller's,
+/** A sampler of `count` samples in a file that need not exist yet. Owns: the caller's,
  * bp_member_sampler_ops.free. */
 bp_member_sampler *bp_sampled_heads_new(const char *path, int64_t count);
 

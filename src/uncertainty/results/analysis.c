@@ -45,7 +45,7 @@ comparison_value comparison_rms(const comparison_result *result)
                               root_of(squared->high)};
 }
 
-/* What the figures of a method are made of: sorted once. */
+/* The data of a method's figures, sorted once. */
 typedef struct evidence {
     const comparison_scores *scores;
     bp_calibration_gaps gaps;
@@ -96,7 +96,7 @@ static void measure_values(double *values, const comparison_scores *scores, cons
     values[COMPARISON_FIGURE_ECE] = counts ? NAN : off;
 }
 
-/* Among the most confident predictions: how many are right, or the squared error of values. */
+/* Among the most confident predictions: the share that is right, or the squared error of values. */
 static void select_surest(double *values, const evidence *self, const bp_risk *risk)
 {
     for (int k = 0; k < COMPARISON_COVERAGES; k++) {
@@ -128,7 +128,7 @@ static void measure(double *values, const int32_t *const *counts, const void *da
     values[COMPARISON_FIGURE_NLL] = bp_calibration_nll(&sums);
     values[COMPARISON_FIGURE_ACCURACY] = bp_calibration_accuracy(&sums);
     values[COMPARISON_FIGURE_BRIER] = bp_calibration_brier(&sums);
-    /* no resamples of an error that is biased near 0: an interval of them would not cover it */
+    /* no resamples of an error that is biased near 0: their interval would not cover it */
     values[COMPARISON_FIGURE_ECE] = counts ? NAN : bp_calibration_ece(&sums);
     values[COMPARISON_FIGURE_ECE_ADAPTIVE] =
         counts ? NAN : bp_calibration_ece_adaptive(self->by_confidence, domain);
@@ -210,8 +210,8 @@ static void clear_evidence(evidence *self)
 
 /* ---- resamples ---- */
 
-/* Of how many documents a column is, at least: a selective figure of documents with one prediction
- * each is of that share of them. */
+/* The least number of documents of a column. A selective figure of documents with one prediction
+ * each has only that share of them. */
 static int64_t documents_of(const evidence *self, int64_t column, int64_t documents)
 {
     const comparison_coverages *coverages = self->spec->coverages;
@@ -222,8 +222,8 @@ static int64_t documents_of(const evidence *self, int64_t column, int64_t docume
                                                       : documents;
 }
 
-/* Documents of the smallest set that a column's resamples are drawn from, or, where these are too
- * few, rest on. */
+/* The number of documents of the smallest set from which a column's resamples are drawn or, if
+ * these are too few, on which they depend. */
 static int64_t *count_fewest(const evidence *self, const int64_t *documents, int64_t columns)
 {
     int64_t *fewest = bp_alloc("comparison.values", columns, sizeof *fewest);
@@ -248,8 +248,8 @@ static int64_t documents_for(int64_t column, int64_t fewest)
                                                                              : fewest;
 }
 
-/* For one prediction a document Wilson's; for several, which depend on one another, and of the
- * surest ones, which others may be in another sample, only where all are right or all wrong. */
+/* For one prediction per document Wilson's. For several, which are dependent, and for the most
+ * certain ones, which may differ in another sample, only if all are right or all wrong. */
 static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens,
                      int64_t documents)
 {
@@ -261,7 +261,7 @@ static bool is_share(int64_t column, double value, const comparison_scores *scor
             ((column == COMPARISON_FIGURE_ACCURACY || selected) && all));
 }
 
-/* Which of COMPARISON_DETECTIONS a column is; -1: another figure. */
+/* The index of a column in COMPARISON_DETECTIONS; -1 for another figure. */
 static int detection_of(int64_t column)
 {
     return column < COMPARISON_DETECTED
@@ -273,7 +273,7 @@ static bp_err find_interval(bp_interval *interval, const comparison_result *out,
                             double value, int64_t columns, int64_t resamples)
 {
     int64_t fewest = out->fewest[c];
-    bool sure = value <= 0 || value >= 1; /* so in all resamples */
+    bool sure = value <= 0 || value >= 1; /* the same in all resamples */
     int detection = detection_of(c);
 
     if (detection == COMPARISON_FPR95 && fewest < BP_FEW_FOUND) {

@@ -1,8 +1,8 @@
-/* What figures are called, and what those of regressions mean. Called by page.c, summary.c and
+/* Names of figures, and their definitions, also for regressions. Called by page.c, summary.c and
  * tables.c. */
 #include "uncertainty/results/results.h"
 
-/* What figures of distributions mean. */
+/* Definitions of figures of distributions. */
 static const comparison_definition DEFINITIONS[] = {
     {"nll", "NLL",
      "mean negative log-likelihood of a token, in nats; of a method with several members the "
@@ -120,7 +120,7 @@ static const comparison_definition DEFINITIONS[] = {
     {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},
     {NULL, NULL, NULL, NULL, NULL}};
 
-/* What figures of values mean. */
+/* Definitions of figures of values. */
 static const comparison_definition VALUE_DEFINITIONS[] = {
     {"nll", "NLL",
      "mean negative log density of a document's value, in nats. A prediction is a Gaussian: its "

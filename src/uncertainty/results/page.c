@@ -1,5 +1,4 @@
-/* index.html: what the template uncertainty.html is filled with. Called by
- * uncertainty/comparison/job.c. */
+/* index.html: the data of the template uncertainty.html. Called by uncertainty/comparison/job.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/config/json.h"
@@ -16,7 +15,7 @@
 
 /* ---- cells ---- */
 
-/* Null where there is none. */
+/* Null if there is none. */
 static json_t *real_text(double value, double error, bool difference)
 {
     char *text = bp_report_figure(value, error, difference);
@@ -170,7 +169,7 @@ static json_t *differences_json(const comparison_results *results)
     return rows;
 }
 
-/* What a difference has: the square, which has no bias. */
+/* The value of a difference: the square, which has no bias. */
 static json_t *compared_json(const comparison_results *results)
 {
     json_t *figures = json_array();
@@ -181,8 +180,8 @@ static json_t *compared_json(const comparison_results *results)
     return figures;
 }
 
-/* page.transposed, as long as pairs of methods are few: rows are figures and then AUROCs, columns
- * pairs, since a page is longer than wide. */
+/* page.transposed, if pairs of methods are few: rows are figures and then AUROCs, columns pairs,
+ * since a page is longer than wide. */
 static void add_transposed(json_t *page)
 {
     const json_t *differences = json_object_get(page, "differences"),
@@ -212,7 +211,7 @@ static void add_transposed(json_t *page)
     json_decref(lines);
 }
 
-/* Null: nothing is shifted. */
+/* Null if nothing is shifted. */
 static json_t *shifted_json(const comparison_results *results)
 {
     json_t *groups = json_array();
@@ -241,7 +240,7 @@ static json_t *plot_json(const comparison_results *results, const comparison_plo
     json_t *out;
 
     if (bp_path_exists(path))
-        (void)bp_file_read(path, SVG_LIMIT, &text, &bytes); /* else it was not drawn */
+        (void)bp_file_read(path, SVG_LIMIT, &text, &bytes); /* else not drawn */
     svg = bp_report_svg(text, plot->name);
     out = json_pack("{s:s, s:s, s:{s:b}, s:s?}", "name", plot->name, "title", plot->title, "kind",
                     plot->kind, 1, "svg", svg);

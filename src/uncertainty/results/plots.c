@@ -1,6 +1,6 @@
-/* Plots: gnuplot scripts that draw from the tables beside them, so that they can be changed and
- * drawn again (from RUN/uncertainty: gnuplot plots/NAME.gp). Called by uncertainty/comparison/job.c
- * and page.c. */
+/* Plots: gnuplot scripts that read the tables next to them, so that they can be changed and drawn
+ * again (from RUN/uncertainty: gnuplot plots/NAME.gp). Called by uncertainty/comparison/job.c and
+ * page.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/config/json.h"
@@ -59,7 +59,7 @@ void comparison_plots_clear(comparison_plot **plots)
 
 /* ---- variables of the scripts ---- */
 
-/* A handful of tokens says nothing of how often they are right. */
+/* A few tokens do not show how often they are right. */
 #define FEW_TOKENS 10
 
 static bool has_bars(const comparison_result *result)
@@ -70,8 +70,8 @@ static bool has_bars(const comparison_result *result)
     return false;
 }
 
-/* Names of shifts may hold what gnuplot can't read in a table: their rows come with numbers.
- * method,score,fpr,tpr */
+/* Names of shifts may contain characters that gnuplot can't read in a table: rows have their
+ * numbers. method,score,fpr,tpr */
 static void put_curves(bp_buffer *out, const comparison_results *results, int64_t s)
 {
     for (int64_t m = 0; m < results->methods.count; m++)
@@ -101,7 +101,7 @@ static void put_bins(bp_buffer *out, const comparison_results *results, int64_t 
     }
 }
 
-/* What a prediction is of, how many there are, and the risk of all: that of any order. */
+/* The unit and number of predictions, and the risk of all of them, which is that of any order. */
 static void add_units(json_t *variables, const comparison_results *results)
 {
     json_t *risks = json_array();
@@ -152,9 +152,9 @@ static json_t *variables_of(const comparison_results *results, const comparison_
     return variables;
 }
 
-/* ---- what an earlier start drew ---- */
+/* ---- drawings of an earlier start ---- */
 
-/* The first line of a script: a copy that someone made under another name is recognised by it. */
+/* The first line of a script: it distinguishes a user's copy under another name. */
 #define MARK       "# %s.gp: written by bagpipe uncertainty, and anew by its next start\n"
 #define MARK_BYTES 256
 
@@ -169,7 +169,7 @@ static bool is_ours(const char *folder, const char *name)
     bool ours = file && fgets(line, sizeof(line), file) && strcmp(line, mark) == 0;
 
     if (file)
-        (void)fclose(file); /* only read from */
+        (void)fclose(file); /* opened for reading only */
     else if (opened)
         (void)close(fd);
     bp_free(mark);
@@ -177,8 +177,8 @@ static bool is_ours(const char *folder, const char *name)
     return ours;
 }
 
-/* Scripts and drawings of ours: of methods and shifts that are gone, and those that a missing
- * gnuplot would leave as they were. */
+/* Remove our scripts and drawings: of methods and shifts that no longer exist, and those that a
+ * missing gnuplot would leave outdated. */
 static bp_err remove_drawn(const char *folder)
 {
     static const char *const SUFFIXES[] = {"svg", "png", "gp"};
@@ -187,7 +187,7 @@ static bp_err remove_drawn(const char *folder)
     bp_err err = bp_dir_list(folder, &names, &count);
 
     if (err == BP_OK)
-        err = bp_fence_check(); /* after the listing: what a follower has drawn is not in it */
+        err = bp_fence_check(); /* after the listing, which does not include later drawings */
     for (int64_t k = 0; err == BP_OK && k < count; k++) {
         char *dot = strrchr(names[k], '.');
 
@@ -199,7 +199,7 @@ static bp_err remove_drawn(const char *folder)
         for (int s = 0; s < 3; s++) {
             char *path = bp_sprintf("%s/%s.%s", folder, names[k], SUFFIXES[s]);
 
-            (void)unlink(path); /* one that can't be removed is in nobody's way */
+            (void)unlink(path); /* ignore one that can't be removed */
             bp_free(path);
         }
     }
@@ -234,7 +234,7 @@ bp_err comparison_plots_draw(const comparison_results *results)
     comparison_plot *plots = comparison_plots_list(results);
     bp_err err = bp_dir_make(folder), drawn = BP_OK;
 
-    bp_dir_sweep(folder); /* a job that was killed as it wrote a script leaves half of one */
+    bp_dir_sweep(folder); /* a job killed while writing a script leaves a partial one */
     if (err == BP_OK)
         err = remove_drawn(folder);
     for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
@@ -248,7 +248,7 @@ bp_err comparison_plots_draw(const comparison_results *results)
         drawn = err == BP_OK ? bp_gnuplot(&nothing, &bytes, results->folder, script) : BP_OK;
         if (drawn == BP_ERR_FORMAT)
             bp_warn_failure("%s is not drawn: %s", plot->name, bp_err_text());
-        else if (drawn != BP_OK) /* there is no use in drawing the others */
+        else if (drawn != BP_OK) /* drawing the others would fail too */
             bp_warn_failure(
                 "no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s "
                 "draws them later",

@@ -1,4 +1,4 @@
-/* What people read at the end of a comparison. Called by uncertainty/comparison/job.c. */
+/* The text printed at the end of a comparison. Called by uncertainty/comparison/job.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/log.h"
@@ -112,7 +112,7 @@ static void print_shift(const comparison_results *results, int64_t s)
 
 void comparison_results_print(const comparison_results *results)
 {
-    /* no table is wider than 80 columns, where methods have short names */
+    /* no table is wider than 80 columns, if methods have short names */
     bool values = results->task->is_value;
 
     print_pair(results, "in the domain", "NLL [95 %]", COMPARISON_FIGURE_NLL,

@@ -10,16 +10,17 @@
 #include "statistics/risk.h"
 #include "uncertainty/comparison/comparison.h"
 
-/* ---- what a method said, from its score folder ---- */
+/* ---- a method's scores, from its score folder ---- */
 
 typedef enum comparison_score {
     COMPARISON_INFORMATION, /* mutual information */
     COMPARISON_ENTROPY,     /* of the mixture */
-    COMPARISON_NLL, /* of classes that of the most probable one: a shifted text may have no label */
-    /* These only of tasks with a softmax (bp_model_extra): */
+    COMPARISON_NLL, /* for classes, that of the most probable one: a shifted text may have no label
+                     */
+    /* These only for tasks with a softmax (bp_model_extra): */
     COMPARISON_ENERGY,   /* minus the logarithm of the sum of exp(logit) */
     COMPARISON_VARIANCE, /* of a Gaussian process's logits */
-    COMPARISON_DISTANCE, /* of the state from those of training */
+    COMPARISON_DISTANCE, /* distance of the state from those of training */
     COMPARISON_SCORES
 } comparison_score;
 
@@ -32,8 +33,8 @@ typedef enum comparison_order {
 } comparison_order;
 extern const char *const comparison_order_names[]; /* "confidence", ... */
 
-enum { /* columns of a method's figures; after them those of selective predictions
-          (COMPARISON_COVERAGES), and for each shift and score three more */
+enum { /* columns of a method's figures, followed by those of selective predictions
+          (COMPARISON_COVERAGES), and by three for each shift and score */
        COMPARISON_FIGURE_NLL,
        COMPARISON_FIGURE_ACCURACY,
        COMPARISON_FIGURE_BRIER,
@@ -47,53 +48,53 @@ enum { /* columns of a method's figures; after them those of selective predictio
 
 typedef struct comparison_scores {
     int64_t documents;                   /* of all corpora */
-    double *means[COMPARISON_SCORES];    /* [documents]; NaN: no token was scored */
-    bool has[COMPARISON_SCORES];         /* the file has what the score is made of */
+    double *means[COMPARISON_SCORES];    /* [documents]; NaN if no token was scored */
+    bool has[COMPARISON_SCORES];         /* the file has the data of the score */
     int64_t domain;                      /* documents of the in-domain group */
     int64_t *doc_start;                  /* [domain + 1] */
     float *uncertain[COMPARISON_ORDERS]; /* [doc_start[domain]] of tokens */
     float *nll;
     unsigned char *correct;
     bp_calibration *calibration; /* [domain] */
-    /* Of regressions, whose nll above is the squared error, and correct: within the 95 % interval
+    /* For regressions, where nll is the squared error, and correct: within the 95 % interval
      */
     bool real;
-    double *figures[COMPARISON_FIGURES]; /* [domain] each: what it is the mean of; NULL: it is not
-                                            one */
+    double *figures[COMPARISON_FIGURES]; /* [domain] each: the quantity averaged; NULL if it is not
+                                            a mean */
     double covered[BP_CALIBRATION_BINS]; /* share of values in the central interval of the level of
                                             a bin's middle */
 } comparison_scores;
 
-/** tokens[documents]: how many tokens of each document `folder`/documents.h5 says were scored; of
- * `documents` documents, or BP_ERR_FORMAT. classes: how many predictions each document of
- * `folder`/outcomes.h5 has, which stand for tokens. Owns: bp_free(). */
+/** tokens[documents]: the number of scored tokens of each document, from `folder`/documents.h5,
+ * which must have `documents` documents, or BP_ERR_FORMAT. classes: the number of predictions of
+ * each document of `folder`/outcomes.h5 instead. Owns: bp_free(). */
 bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
                                bool classes);
 
 /** Read `folder`/tokens.h5, cut into documents by `tokens`; or `folder`/outcomes.h5.
  *
- * in_domain: documents of which tokens are kept; all have some.
+ * in_domain: documents whose tokens are kept; each has some.
  * Owns:       *out: comparison_scores_clear(), after an error too.
- * Errors:     those of bp_h5_open and bp_h5_read; BP_ERR_FORMAT other numbers of scored tokens than
- *             `tokens` has; a document of the domain without a class that the models know;
+ * Errors:     those of bp_h5_open and bp_h5_read; BP_ERR_FORMAT numbers of scored tokens that
+ *             differ from `tokens`; a document of the domain without a class that the models know;
  *             BP_ERR_SYSTEM.
  */
 bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
                               int64_t documents, const comparison_group *in_domain, bool classes);
-/** The same of regressions, whose noise has this variance: a prediction is a Gaussian with the mean
- * of the members' values, and as its variance theirs and that of the noise. */
+/** The same for regressions whose noise has this variance. A prediction is a Gaussian with the mean
+ * of the members' values; its variance is theirs plus that of the noise. */
 bp_err comparison_values_read(comparison_scores *out, const char *folder, int64_t documents,
                               const comparison_group *in_domain, double noise);
 void comparison_scores_clear(comparison_scores *scores);
 
-/** Keep of a group the documents of which something was scored. Returns how many were dropped. */
+/** Keep a group's documents that have scored tokens. Returns how many were dropped. */
 int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens);
 
 /* ---- figures ---- */
 
 enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
 struct comparison_results;
-/** "nll", "accuracy", ..., then "accuracy_at_80" for each coverage; of regressions "nll",
+/** "nll", "accuracy", ..., then "accuracy_at_80" for each coverage; for regressions "nll",
  * "coverage_95", "mae", "calibration_error", "variance", "mse", "aurc" and "mse_at_80", in the same
  * columns. */
 const char *comparison_figure_name(const struct comparison_results *results, int figure);
@@ -108,7 +109,7 @@ int64_t comparison_columns(int64_t shifts);
 int64_t comparison_column(int64_t shift, int score, int detection);
 
 typedef struct comparison_value {
-    double value, low, high; /* the 95 % interval; NaN: there is none that covers 95 % */
+    double value, low, high; /* the 95 % interval; NaN if no interval covers 95 % */
 } comparison_value;
 
 typedef struct comparison_point {
@@ -125,32 +126,32 @@ typedef struct comparison_histogram {
     double bottom, top; /* bins of equal width between them */
     int64_t *counts;    /* [1 + shifts][COMPARISON_HISTOGRAM_BINS]: in the domain first */
 } comparison_histogram;
-/** The lower edge of bin b; 0.5 more is its middle. */
+/** The lower edge of bin b; b + 0.5 gives its middle. */
 double comparison_histogram_edge(const comparison_histogram *histogram, double b);
 
-/** What one method came to. */
+/** The result of one method. */
 typedef struct comparison_result {
     int64_t documents, tokens;   /* in the domain */
     comparison_value *values;    /* [columns] */
     double *resampled;           /* [resamples][columns] */
-    int64_t *fewest;             /* [columns]: documents in the smallest set that is drawn from */
-    bool has[COMPARISON_SCORES]; /* figures by it */
+    int64_t *fewest;             /* [columns]: number of documents in the smallest set drawn from */
+    bool has[COMPARISON_SCORES]; /* there are figures by this score */
     bp_reliability bars[BP_CALIBRATION_BINS];
     bp_risk risk[COMPARISON_ORDERS];
     comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */
     comparison_histogram histogram;
 } comparison_result;
 
-/** exp of the NLL and of its ends; NaN of regressions. */
+/** exp of the NLL and of the ends of its interval; NaN for regressions. */
 comparison_value comparison_perplexity(const struct comparison_results *results,
                                        const comparison_result *result);
-/** The root of the squared calibration error and of its ends, 0 of what is below 0. */
+/** The root of the squared calibration error and of the ends of its interval; 0 if negative. */
 comparison_value comparison_rms(const comparison_result *result);
 
 typedef struct comparison_analysis_spec {
     uint64_t seed;
     int64_t resamples;
-    bool one; /* one distribution: no mutual information, and no figure by it (NaN, no curve) */
+    bool one; /* one distribution: no mutual information, and no figures by it (NaN, no curve) */
     const comparison_group *in_domain; /* filtered */
     const comparison_groups *shifted;  /* filtered */
     const comparison_coverages *coverages;
@@ -166,33 +167,33 @@ void comparison_result_clear(comparison_result *result, int64_t shifts);
 bp_err comparison_difference(comparison_value *values, const comparison_result *one,
                              const comparison_result *other, int64_t columns, int64_t resamples);
 
-/* ---- what a comparison came to ---- */
+/* ---- the result of a comparison ---- */
 
-/** What a method costs. NaN: not known. */
+/** The cost of a method. NaN if unknown. */
 typedef struct comparison_cost {
     double train_seconds; /* the sum of `seconds` in the metrics of its models */
     double fit_seconds;   /* of :laplace or :mahalanobis */
-    double score_seconds; /* over all starts that ended by themselves */
+    double score_seconds; /* over all starts that ended normally */
     double memory_mib;    /* peak resident memory of the largest rank while scoring */
 } comparison_cost;
 
-/** Temperature scaling on validation text. NaN: there is none. */
+/** Temperature scaling on validation text. NaN if there is none. */
 typedef struct comparison_temperature {
     double temperature;
-    double before, after; /* NLL a token on that text at temperature 1 and at this one */
-    bool at_edge;         /* the best may be beyond the temperatures that were looked at */
+    double before, after; /* NLL per token on that text at temperature 1 and at this one */
+    bool at_edge;         /* the best may be outside the temperatures tried */
     int64_t tokens;
-    double noise; /* of regressions: the variance of values' noise */
+    double noise; /* for regressions: the variance of the noise of values */
 } comparison_temperature;
 
-/** Conformal sets: thresholds, and what they were fitted on. */
+/** Conformal sets: thresholds, and the data used for the fit. */
 typedef struct comparison_set_fit {
     bp_conformal_rule rule;
     double coverage;
-    int64_t predictions; /* of corpus.valid; 0: there are no sets */
+    int64_t predictions; /* of corpus.valid; 0 if there are no sets */
 } comparison_set_fit;
 
-/** How often the sets of some predictions hold the truth, and their mean size. */
+/** How often the sets of some predictions contain the truth, and their mean size. */
 typedef struct comparison_set_group {
     const char *of; /* "domain", "shift", "label" (of documents), "outcome" */
     char *name;
@@ -206,35 +207,35 @@ typedef struct comparison_sets {
     int64_t count;
 } comparison_sets;
 
-/** Read what a method's score folder has of sets, and measure it. `out->fit` is given; a folder
- * without sets has no groups.
+/** Read the sets of a method's score folder, and compute their coverage and size. The caller sets
+ * `out->fit`; a folder without sets has no groups.
  *
- * Errors:     those of bp_h5_open, bp_h5_read and bp_bootstrap_run; BP_ERR_FORMAT other numbers of
- *             predictions than tokens[] has. */
+ * Errors:     those of bp_h5_open, bp_h5_read and bp_bootstrap_run; BP_ERR_FORMAT numbers of
+ *             predictions that differ from tokens[]. */
 struct comparison_results;
 bp_err comparison_sets_read(comparison_sets *out, const struct comparison_results *results,
                             const char *folder, const int64_t *tokens, int64_t documents);
 void comparison_sets_clear(comparison_sets *sets);
-/** Of summary.json, and rows of the page; NULL: a study, or a method, without sets. Owns: new
- * references. */
+/** Members of summary.json, and rows of the page; NULL for a study, or a method, without sets.
+ * Owns: new references. */
 json_t *comparison_sets_summary(const comparison_sets *sets);
 json_t *comparison_sets_page(const struct comparison_results *results);
 bool comparison_has_sets(const struct comparison_results *results);
-/** Coverage and mean size in the domain, to the log; `width` of the first column. */
+/** Log coverage and mean size in the domain; `width` of the first column. */
 void comparison_sets_print(const struct comparison_results *results, int width);
 
 typedef struct comparison_results {
     char *folder; /* RUN/uncertainty */
     comparison_methods methods;
     comparison_metadata *metadata; /* [methods] */
-    int64_t *members; /* [methods]: distributions that are mixed: members, passes or samples */
+    int64_t *members; /* [methods]: number of distributions mixed: members, passes or samples */
     comparison_groups in_domain, shifted;
     int64_t *dropped; /* [1 + shifts]: documents without scored tokens */
     int64_t resamples;
     uint64_t seed;
-    bool scaled;              /* there is validation text */
+    bool scaled;              /* a validation text is given */
     const bp_task_kind *task; /* of all models */
-    bool classes;             /* of a task: outcomes.h5 has its predictions */
+    bool classes;             /* for a task: outcomes.h5 has its predictions */
     comparison_coverages coverages;
     char coverage_names[COMPARISON_COVERAGES][24];
 
@@ -245,14 +246,14 @@ typedef struct comparison_results {
     comparison_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
 } comparison_results;
 
-/** What is predicted: "token", "document", "word"; "end": where an answer begins in a window, and
- * where it ends. */
+/** The unit of a prediction: "token", "document", "word"; "end": where an answer begins or ends in
+ * a window. */
 const char *comparison_prediction_name(const comparison_results *results);
-/** "mutual_information", "entropy", "nll" (of classes "confidence"), "energy", ... */
+/** "mutual_information", "entropy", "nll" (for classes "confidence"), "energy", ... */
 const char *comparison_score_name(const comparison_results *results, int score);
 /** The same for people: "mutual information", "NLL", ... */
 const char *comparison_score_title(const comparison_results *results, int score);
-/** Has any method figures by it? The first three are always shown. */
+/** Does any method have figures by it? The first three are always shown. */
 bool comparison_has_score(const comparison_results *results, int score);
 
 /** Allocate the results of each method. */
@@ -260,19 +261,20 @@ void comparison_results_init(comparison_results *results);
 void comparison_results_clear(comparison_results *results);
 
 /** Analyse RUN/uncertainty/scores/NAME of all methods: results and differences. `documents` as in
- * the corpora. Errors: those of comparison_scores_read; BP_ERR_FORMAT methods that scored other
- * tokens, a group that has fewer than 2 documents with scored tokens. */
+ * the corpora. Errors: those of comparison_scores_read; BP_ERR_FORMAT methods that scored different
+ * tokens, a group with fewer than 2 documents with scored tokens. */
 bp_err comparison_results_analyse(comparison_results *results, int64_t documents);
 
 /** summary.json. Owns: a new reference. */
 json_t *comparison_summary(const comparison_results *results);
-/** What each figure is, in a sentence: `definitions` of the summary, and of the page. NULL ends. */
+/** The definition of each figure, in a sentence: `definitions` of the summary, and of the page.
+ * NULL ends the list. */
 typedef struct comparison_definition {
     const char *key, *title, *text;
-    const char *of_classes; /* the text where outcomes are classes; NULL: the same */
-    const char *of_parts;   /* where they are tags, or ends of spans; NULL: as of tokens */
+    const char *of_classes; /* the text if outcomes are classes; NULL: the same */
+    const char *of_parts;   /* if they are tags, or ends of spans; NULL: as for tokens */
 } comparison_definition;
-/** Those of the results' task. */
+/** The definitions for the results' task. */
 const comparison_definition *comparison_definitions_of(const comparison_results *results);
 const char *comparison_definition_text(const comparison_results *results,
                                        const comparison_definition *one);
@@ -280,21 +282,21 @@ const char *comparison_definition_text(const comparison_results *results,
 /** methods.csv, detection.csv, differences.csv, reliability.csv, risk_coverage.csv, roc.csv,
  * histogram.csv. Errors: those of bp_file_write. */
 bp_err comparison_tables_write(const comparison_results *results);
-/** Add cells to a row, a letter each: t a text, in quotes where it must be; i an int64_t; r a
- * double with all its digits, nothing for what is not finite; v a comparison_value *, three cells;
- * a line break ends the row. */
+/** Add cells to a row, one per letter: t a text, quoted if necessary; i an int64_t; r a double with
+ * all its digits, empty if not finite; v a comparison_value *, three cells; a line break ends the
+ * row. */
 void comparison_csv_put(bp_buffer *row, const char *cells, ...);
 
-/** plots/NAME.gp, .svg and .png, from the tables. A gnuplot that is missing or fails is a warning.
+/** plots/NAME.gp, .svg and .png, from the tables. A missing or failing gnuplot is a warning.
  * Errors: those of bp_file_write, bp_dir_make and bp_report_script. */
 bp_err comparison_plots_draw(const comparison_results *results);
-/** The plots that there are, in order: file names without suffix and titles. NULL name ends.
+/** The existing plots, in order: file names without suffix and titles. A NULL name ends the list.
  * Owns: names and titles are the caller's, comparison_plots_clear(). */
 typedef struct comparison_plot {
     char *name, *title;
     const char *kind; /* of the installed script uncertainty-KIND.gp */
-    int64_t shift;    /* ROC: of which shift */
-    int64_t method;   /* histogram: of which method */
+    int64_t shift;    /* ROC: the shift */
+    int64_t method;   /* histogram: the method */
 } comparison_plot;
 comparison_plot *comparison_plots_list(const comparison_results *results);
 void comparison_plots_clear(comparison_plot **plots);
@@ -302,7 +304,7 @@ void comparison_plots_clear(comparison_plot **plots);
 /** index.html. Errors: those of bp_report_page. */
 bp_err comparison_page_write(const comparison_results *results);
 
-/** The table of methods, to the log. */
+/** Log the table of methods. */
 void comparison_results_print(const comparison_results *results);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reading a score folder: tokens.h5 from front to back, cut into documents by what documents.h5
- * counts. Called by results.c, summary.c and tables.c. */
+/* Reading a score folder: tokens.h5 in order, cut into documents by the counts of documents.h5.
+ * Called by results.c, summary.c and tables.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/files/fs.h"
@@ -20,7 +20,7 @@ static bp_err out_of_memory(const char *folder)
                    folder);
 }
 
-/* What is read of each token. */
+/* The values read for each token. */
 enum {
     LOGPROB,
     CONFIDENCE,
@@ -29,7 +29,7 @@ enum {
     ENTROPY,
     INFORMATION,
     NEEDED,
-    NORMALISER = NEEDED, /* from here on a file may lack them */
+    NORMALISER = NEEDED, /* these and the following ones may be missing in a file */
     VARIANCE,
     DISTANCE,
     COLUMNS
@@ -40,7 +40,7 @@ static const char *const NAMES[COLUMNS] = {"logprob",        "confidence",     "
 
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
-/* HDF5 sees no byte that was not hashed. */
+/* HDF5 reads only hashed bytes. */
 static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
 {
     bp_user_block block;
@@ -62,7 +62,7 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
     bp_h5 *file = NULL;
     bp_h5_shape shape = {0};
     bp_err err = open_table(&file, path, classes ? "score-outcomes" : "score-documents");
-    bool one_each = false; /* as earlier versions left it */
+    bool one_each = false; /* as written by earlier versions */
 
     *tokens = NULL;
     if (err == BP_OK) {
@@ -112,7 +112,7 @@ typedef struct reader {
     bool classes;
     const int64_t *tokens;
     int64_t document, taken;
-    int64_t place; /* of the document in the domain; -1: not in it */
+    int64_t place; /* of the document in the domain; -1 if not in it */
     const comparison_group *in_domain;
     int64_t next; /* the next document of the domain */
     float *blocks[COLUMNS];

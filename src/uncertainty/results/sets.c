@@ -14,7 +14,7 @@
 
 #define BLOCK   65536
 #define VERSION 1   /* of score-tokens, score-documents and score-outcomes */
-#define MOST    100 /* outcomes or values of a label that have figures of their own */
+#define MOST    100 /* outcomes or values of a label with their own figures */
 
 enum { KNOWN, RANK, LAC, APS, APS_NEXT, RAPS, RAPS_NEXT, LABEL, COLUMNS };
 static const char *const NAMES[COLUMNS] = {"confidence",    "target_rank",  "set_size_lac",
@@ -42,7 +42,7 @@ typedef struct set_reader {
     float *blocks[COLUMNS];
     bool labelled;
     bool *in_domain;             /* [documents] */
-    set_prediction *predictions; /* of the domain, where outcomes have names */
+    set_prediction *predictions; /* of the domain, if outcomes have names */
     int64_t count, capacity;
 } set_reader;
 
@@ -74,7 +74,7 @@ static void measure(double *values, const int32_t *const *counts, const void *da
     }
 }
 
-/* Adds a group of these documents, of which those with predictions count. `sums` is written. */
+/* Adds a group of these documents; only those with predictions count. `sums` is written. */
 static bp_err add_group(set_reader *self, const char *of, const char *name, set_sums *sums,
                         int64_t documents)
 {
@@ -323,7 +323,7 @@ static bp_err read_predictions(set_reader *self, bp_h5 *file, const char *path)
             }
             double u =
                 bp_conformal_uniform(self->results->seed, BP_CONFORMAL_SETS, document, position++);
-            if (isnan(self->blocks[RANK][i])) /* an outcome that the models do not know */
+            if (isnan(self->blocks[RANK][i])) /* an outcome unknown to the models */
                 continue;
             set_sums sums = sums_of(self, i, u);
             add_sums(&self->sums[document], &sums);

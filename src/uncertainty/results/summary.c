@@ -1,4 +1,4 @@
-/* summary.json: all figures, with what they mean. Called by uncertainty/comparison/job.c,
+/* summary.json: all figures, with their definitions. Called by uncertainty/comparison/job.c,
  * definitions.c and page.c. */
 #include "uncertainty/results/results.h"
 

@@ -1,4 +1,4 @@
-/* The figures as CSV: a header, a row a line, numbers with all their digits, empty where there is
+/* The figures as CSV: a header, one row per line, numbers with all their digits, empty if there is
  * none. Called by uncertainty/comparison/job.c. */
 #include "uncertainty/results/results.h"
 
@@ -17,7 +17,7 @@ static void begin_cell(bp_buffer *row)
         bp_buffer_printf(row, ",");
 }
 
-/* A first cell is a text everywhere, so a comma distinguishes an empty one from no cell. */
+/* The first cell is always a text, so a comma distinguishes an empty cell from none. */
 void comparison_csv_put(bp_buffer *row, const char *cells, ...)
 {
     const comparison_value *v;
@@ -27,7 +27,7 @@ void comparison_csv_put(bp_buffer *row, const char *cells, ...)
 
     va_start(list, cells);
     for (const char *c = cells; *c; c++) {
-        if (!strchr("v\n", *c)) /* a value begins its own */
+        if (!strchr("v\n", *c)) /* a value adds its own comma */
             begin_cell(row);
         switch (*c) {
         case 't':

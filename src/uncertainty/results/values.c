@@ -1,4 +1,4 @@
-/* Reading outcomes.h5 of regressions: predictions as Gaussians, and what they come to. Called by
+/* Reading outcomes.h5 of regressions: predictions as Gaussians, and their figures. Called by
  * results.c. */
 #include "uncertainty/results/results.h"
 
@@ -49,7 +49,7 @@ static bp_err read_columns(float *columns[COLUMNS], const char *path, int64_t do
     return err;
 }
 
-/* All that is kept of documents. */
+/* The values kept for documents. */
 static void reserve(comparison_scores *out)
 {
     static const int MEANS[] = {COMPARISON_FIGURE_NLL, COMPARISON_FIGURE_ACCURACY,

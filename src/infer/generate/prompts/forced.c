@@ -17,7 +17,7 @@ static int64_t id_of(const generator *self, const char *name)
     return self->tokenizer ? bp_tokenizer_id(self->tokenizer, name, strlen(name)) : -1;
 }
 
-/* Of generate.first or .last, which is not auto; -1: none. */
+/* The token of generate.first or .last, which is not auto; -1 if there is none. */
 static bp_err find_token(int64_t *out, const generator *self, const char *key, const char *word)
 {
     char *end;
@@ -36,7 +36,7 @@ static bp_err find_token(int64_t *out, const generator *self, const char *key, c
     return BP_OK;
 }
 
-/* *marks: which the tag has. */
+/* *marks: the marks of the tag. */
 static bp_err find_language(int64_t *out, int *marks, const generator *self, const char *key,
                             const char *word)
 {
@@ -59,7 +59,7 @@ static bp_err find_language(int64_t *out, int *marks, const generator *self, con
                    key, word, word, word, word, self->tokenizer ? "" : ", as there is none", key);
 }
 
-/* The template of a post-processor, or of one of several; NULL: it has none. Borrowed. */
+/* The template of a post-processor, or of one of several; NULL if it has none. Borrowed. */
 static const json_t *template_of(const json_t *processor)
 {
     const json_t *one, *found = json_object_get(processor, "single");
@@ -73,7 +73,7 @@ static const json_t *template_of(const json_t *processor)
 }
 
 /* Does a template put a language's tag after the text and its end, as mBART's of 25 languages?
- * NLLB's files say so too, and its program does not. */
+ * NLLB's files do so too, but its program does not. */
 static bool tag_follows(const generator *self)
 {
     if (!self->job->info.tags_follow)
@@ -97,8 +97,8 @@ static bool tag_follows(const generator *self)
     return follows;
 }
 
-/* Tags: of the source before it, and the target's as first token; or the source's after it, and the
- * target's in the place of the start token; or the target's before the source. */
+/* Tags: the source's before it and the target's as first token; or the source's after it and the
+ * target's instead of the start token; or the target's before the source. */
 static bp_err find_languages(generator *self)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);

@@ -15,13 +15,13 @@
 
 #define READ_BYTES   ((size_t)1 << 16)
 #define MANY         (INT64_MAX / 4)
-#define FRAME_TOKENS 8 /* before and after a prompt, at most */
+#define FRAME_TOKENS 8 /* maximum before and after a prompt */
 
 typedef struct reader {
     const bp_prompts_spec *spec;
     bp_prompts *prompts;
-    bp_encoder *encoder; /* NULL: no tokenizer */
-    char *template_text; /* NULL: none */
+    bp_encoder *encoder; /* NULL if there is no tokenizer */
+    char *template_text; /* NULL if there is none */
     char **names;        /* of its fields [name_count] */
     int64_t name_count;
     bool json;
@@ -52,7 +52,7 @@ static bp_err read_all(bp_buffer *out, const char *path)
     return err;
 }
 
-/* A line without its end; *next begins the next one; NULL: this is the last. */
+/* A line without its end; *next begins the next one; NULL if this is the last. */
 static size_t line_of(const char *at, const char *end, const char **next)
 {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -64,7 +64,8 @@ static size_t line_of(const char *at, const char *end, const char **next)
 
 /* ---- before they are encoded ---- */
 
-/* Bytes of a template with an object in it, whose longest line is that: each place may get all. */
+/* Bytes of a template filled with an object, given the longest line: each place may get all of it.
+ * */
 static int64_t template_bytes(int64_t longest, const char *path)
 {
     char *text = NULL;
@@ -104,7 +105,7 @@ bp_prompts_most bp_prompts_most_of(const char *path, const char *template_path)
     return most;
 }
 
-/* By its name, or by what its first line is. */
+/* Decides by its name, or by its first line. */
 static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
 {
     static const char *const keys[] = {"prompt", "tokens"};
@@ -121,7 +122,7 @@ static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
 
 /* ---- a prompt ---- */
 
-/* Where the faults of a line are. */
+/* The place of a line's faults, for messages. */
 static bp_err at_line(const reader *self, bp_err err, const char *remedy)
 {
     if (err != BP_ERR_FORMAT)
@@ -130,7 +131,7 @@ static bp_err at_line(const reader *self, bp_err err, const char *remedy)
                        self->line, remedy);
 }
 
-/* A token that there may not be. */
+/* A token that is not allowed. */
 static void add_one(bp_ids *ids, int64_t id)
 {
     if (id < 0)
@@ -139,7 +140,7 @@ static void add_one(bp_ids *ids, int64_t id)
     ids->data[ids->count++] = (uint32_t)id;
 }
 
-/* What comes before a prompt; returns the number of tokens before it. */
+/* Append the tokens before a prompt; returns their number. */
 static int64_t begin_prompt(reader *self, bool wanted)
 {
     bp_ids *ids = &self->prompts->ids;
@@ -149,7 +150,7 @@ static int64_t begin_prompt(reader *self, bool wanted)
     return ids->count;
 }
 
-/* A prompt that begins with it itself needs no second one. */
+/* A prompt that already begins with it needs no second one. */
 static void end_prompt(reader *self, int64_t begin, bool wanted)
 {
     bp_ids *ids = &self->prompts->ids;
@@ -164,7 +165,7 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
 {
     if (bytes == 0)
         return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt is empty");
-    if (!self->json && memchr(text, 0, bytes)) /* JSON spells it */
+    if (!self->json && memchr(text, 0, bytes)) /* written in JSON */
         return BP_FAIL(BP_ERR_FORMAT, "prompt.no_text_file",
                        "the prompt has a NUL byte, which is in no text");
     if (!self->encoder)
@@ -263,8 +264,8 @@ static bp_err add_json(reader *self, const char *line, size_t bytes)
     return err;
 }
 
-/* How many of a source's last tokens it keeps where it is cut: its end, and what follows that.
- * Prompts of ids need not have the latter. */
+/* How many of a source's last tokens it keeps when cut: its end, and the token after that. Prompts
+ * of ids may lack the latter. */
 static int64_t last_tokens(const reader *self, int64_t length)
 {
     const bp_prompts_spec *spec = self->spec;
@@ -277,7 +278,7 @@ static int64_t last_tokens(const reader *self, int64_t length)
     return 0;
 }
 
-/* A source that is too long is cut, or keeps a token; *length becomes what is left. */
+/* Cut a source that is too long, or keep one token of it; *length becomes the remaining length. */
 static int64_t shorten(const reader *self, int64_t *length)
 {
     const bp_prompts_spec *spec = self->spec;
@@ -307,7 +308,7 @@ static bool has_mask(const reader *self, int64_t length)
     return any;
 }
 
-/* The tokens that were just added are a prompt that the model can take. */
+/* Check that the tokens just added are a valid prompt of the model. */
 static bp_err check_length(const reader *self, int64_t length)
 {
     const bp_prompts_spec *spec = self->spec;

@@ -14,19 +14,19 @@
 
 typedef struct bp_prompts_spec {
     const char *path;
-    const char *template_path;     /* NULL: none */
-    const bp_tokenizer *tokenizer; /* NULL: prompts are ids */
+    const char *template_path;     /* NULL if there is none */
+    const bp_tokenizer *tokenizer; /* NULL if prompts are ids */
     int64_t vocab_size, context;   /* of the model */
-    int64_t reserved;              /* places of the context that no prompt has, for what frames a
-                                      text and a token to fill in; 0 of sources */
-    int64_t mask;                  /* a prompt with this token, which is one to fill in, may have
-                                      one more place; -1: no token */
-    bool are_sources;              /* for encoder-decoders: */
-    bool cut;                      /* one that is too long loses its last tokens, but not its end;
-                                      else it is left out */
-    int64_t end;     /* this token is put after the texts of sources; -1: no token is */
-    int64_t first;   /* this token is put before texts that do not begin with it; -1: none is */
-    int64_t after;   /* this token is put after the end of texts of sources; -1: none is */
+    int64_t reserved; /* places of the context reserved for framing tokens and a token to fill in; 0
+                         for sources */
+    int64_t mask; /* a prompt with this token (to be filled in) may have one more place; -1: no such
+                     token */
+    bool are_sources; /* for encoder-decoders: */
+    bool cut; /* a prompt that is too long loses its last tokens but keeps its end token; else it is
+                 skipped */
+    int64_t end;     /* token put after the texts of sources; -1 if there is none */
+    int64_t first;   /* token put before texts that do not begin with it; -1 if there is none */
+    int64_t after;   /* token put after the end of texts of sources; -1 if there is none */
     bool before_ids; /* and before prompts of ids */
 } bp_prompts_spec;
 
@@ -35,24 +35,24 @@ typedef struct bp_prompts {
     int64_t *starts; /* [count + 1] in ids */
     bp_ids ids;
     int64_t longest;
-    int64_t *excess; /* [count] of sources: tokens beyond the context; else NULL. One that is left
-                        out keeps its first token, so that all others have their numbers */
+    int64_t *excess; /* [count] for sources: tokens beyond the context; else NULL. A skipped source
+                        keeps its first token, so that the numbers of the others do not change */
     bool cut;
-    int64_t too_long;     /* sources with an excess */
-    int64_t not_utf8;     /* prompts with bytes that are not UTF-8 ... */
-    int64_t invalid_line; /* ... and the first one's line */
+    int64_t too_long;     /* number of sources beyond the context */
+    int64_t not_utf8;     /* number of prompts that are not UTF-8 ... */
+    int64_t invalid_line; /* ... and the line of the first one */
     int64_t *text_starts; /* [count + 1] in text */
     bp_buffer text;       /* of all prompts, one after another, as given or made; empty for a prompt
                              of ids */
 } bp_prompts;
 
-/** How many prompts a file may have, and tokens one of them. */
+/** The maximum of prompts in a file, and of tokens in a prompt. */
 typedef struct bp_prompts_most {
     int64_t count, length;
 } bp_prompts_most;
 
-/** Without a tokenizer: a line may be a prompt, and a byte a token, with what is put before and
- * after. Of what cannot be read twice, or at all, any number. */
+/** Upper bounds without a tokenizer: each line may be a prompt, and each byte a token, plus the
+ * tokens put before and after. No bound for a file that cannot be read twice, or at all. */
 bp_prompts_most bp_prompts_most_of(const char *path, const char *template_path);
 
 /** Read a file (plain, gzip, zstd). It is JSON Lines if its name contains ".jsonl", or there is a
@@ -64,10 +64,11 @@ bp_prompts_most bp_prompts_most_of(const char *path, const char *template_path);
  *
  * Owns:    clear it with bp_prompts_clear, after an error too.
  * Errors:  BP_ERR_INPUT, BP_ERR_DENIED the file, or the template; BP_ERR_FORMAT, with file and
- *          line: no prompt at all, an empty one, one without tokens or (no source) longer than the
- *          context allows, no JSON object, neither "prompt" nor "tokens", or both, an id outside
- *          the vocabulary, a field that the object lacks, a template without its closing brace; a
- *          file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no tokenizer; BP_ERR_IO. */
+ *          line: no prompts, an empty one, one without tokens or (not for sources) longer than the
+ *          context allows, a line that is not a JSON object, neither "prompt" nor "tokens", or
+ *          both, an id outside the vocabulary, a field that the object lacks, a template without
+ *          its closing brace; a file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no
+ *          tokenizer; BP_ERR_IO. */
 bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec);
 void bp_prompts_clear(bp_prompts *prompts);
 
@@ -76,7 +77,7 @@ static inline int64_t bp_prompts_length(const bp_prompts *prompts, int64_t k)
     return prompts->starts[k + 1] - prompts->starts[k];
 }
 
-/** Is prompt k skipped, as a source that is too long? */
+/** Is prompt k skipped because its source is too long? */
 static inline bool bp_prompts_left_out(const bp_prompts *prompts, int64_t k)
 {
     return prompts->excess && prompts->excess[k] > 0 && !prompts->cut;

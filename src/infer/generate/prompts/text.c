@@ -8,7 +8,7 @@
 
 #define TEMPLATE_LIMIT_BYTES (1 << 20)
 
-/* A field of the template, from after its opening brace on; *bytes of name. NULL: it is not
+/* A field of the template, from after its opening brace on; *bytes of name. NULL if it is not
  * closed. */
 static const char *field_end(const char *name)
 {
@@ -17,7 +17,7 @@ static const char *field_end(const char *name)
     return *end == '}' ? end : NULL;
 }
 
-/* Is a brace here one that is meant literally, because it is doubled? */
+/* Is a brace here literal, because it is doubled? */
 static bool is_brace(const char *at)
 {
     return (at[0] == '{' || at[0] == '}') && at[1] == at[0];

@@ -28,12 +28,12 @@ typedef struct writer {
     generator *self;
     bp_draft draft;
     sums sums;
-    bp_entailment *entailment; /* NULL: meanings are not asked for */
+    bp_entailment *entailment; /* NULL if meanings are not requested */
 } writer;
 
 /* ---- text ---- */
 
-/* Where masks were filled in: the whole text. */
+/* If masks were filled in: the whole text. */
 static bp_err add_filled(json_t *line, const generator *self, int64_t index,
                          const bp_search_text *of)
 {
@@ -75,7 +75,7 @@ static bp_err add_text(json_t *line, const generator *self, const bp_search_text
     return err;
 }
 
-/* As it was given; of ids their text, null without a tokenizer. */
+/* As given; for ids their text, null without a tokenizer. */
 static bp_err add_prompt(json_t *line, const generator *self, int64_t index)
 {
     const bp_prompts *prompts = &self->prompts;
@@ -115,8 +115,8 @@ static json_t *statistic(const bp_search_text *text, int which)
     return list;
 }
 
-/* How sure the model was of the whole text; null of a text without tokens, and where a part of an
- * older program, or a text that was filled in, has no entropies. */
+/* The model's certainty about the whole text; null for a text without tokens, and if there are no
+ * entropies (parts of an older program, and texts filled in). */
 static void add_certainty(json_t *line, const bp_search_text *text, bool ensemble)
 {
     double logprob = 0, least = NAN, entropy = 0, information = 0, count = (double)text->count;
@@ -226,7 +226,7 @@ static bp_err write_left_out(writer *to, int64_t index)
 
 /* ---- clusters of meaning ---- */
 
-/* The texts of a prompt, each with the prompt before it where that is asked for. */
+/* The texts of a prompt, each after its prompt if requested. */
 typedef struct meanings {
     bp_entailment *entailment;
     char *prompt;
@@ -234,7 +234,7 @@ typedef struct meanings {
     bp_err err;
 } meanings;
 
-/* bp_semantic_same: each entails the other; equal texts do. */
+/* bp_semantic_same: each entails the other; true for equal texts. */
 static bool means_same(void *context, int64_t one, const int64_t *others, int64_t count, bool *same)
 {
     meanings *self = context;

@@ -40,7 +40,7 @@ static double entry(const json_t *line, const char *key, size_t i)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* The text of the next tokens, *taken of them; of one without a text its number. */
+/* The text of the next tokens, *taken of them; the number of a token without a text. */
 static json_t *token_text(const generator *self, const int32_t *ids, int64_t count, int64_t *taken)
 {
     bp_buffer text = {0};
@@ -58,8 +58,8 @@ static json_t *token_text(const generator *self, const int32_t *ids, int64_t cou
     return value;
 }
 
-/* What a span says of its tokens, the sum of their log-probabilities, and the most mutual
- * information; more than one where their bytes make one character. */
+/* The title of a span: its tokens, the sum of their log-probabilities, and the largest mutual
+ * information. It has several tokens if their bytes form one character. */
 static void describe_span(bp_buffer *says, const json_t *line, const int32_t *ids, size_t i,
                           int64_t taken, double *logprob, double *information)
 {
@@ -97,7 +97,7 @@ static json_t *span_of(const generator *self, const json_t *line, const int32_t 
     return span;
 }
 
-/* The text's cluster, and what the clusters of its prompt come to; null without. */
+/* The text's cluster, and the figures of the clusters of its prompt; null if there are none. */
 static json_t *meaning_of(const json_t *line)
 {
     const json_t *entropy = json_object_get(line, "semantic_entropy");
@@ -122,7 +122,7 @@ static const char *finish_of(const json_t *line)
     return finish ? finish : "";
 }
 
-/* What should have been written for the text's prompt; null where nobody says. */
+/* The reference for the text's prompt; null if there is none. */
 static json_t *reference_of(const generator *self, int64_t index)
 {
     if (!self->references || index < 0 || index >= self->prompts.count)
@@ -196,7 +196,7 @@ static json_t *name_of(const char *name)
     return value;
 }
 
-/* BLEU and chrF, where references are given. */
+/* BLEU and chrF, if references are given. */
 static void add_quality(json_t *page, const json_t *summary)
 {
     static const struct {

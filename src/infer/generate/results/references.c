@@ -1,5 +1,5 @@
-/* Texts against references, a line a prompt: BLEU and chrF of the first text of each prompt. Called
- * by setup.c before the first unit, and by outputs.c, on the coordinator. */
+/* Texts against references, one line per prompt: BLEU and chrF of the first text of each prompt.
+ * Called by setup.c before the first unit, and by outputs.c, on the coordinator. */
 #include "infer/generate/generator.h"
 
 #include "base/config/run_options.h"
@@ -70,7 +70,7 @@ void generator_note_text(generator *self, int64_t index, const json_t *line)
     if (!self->written || self->written[index].text)
         return;
     copy = bp_alloc("generate.text", (int64_t)bytes + 1, 1);
-    for (size_t k = 0; k < bytes; k++) /* a text is a line, as bagpipe-data metrics takes it */
+    for (size_t k = 0; k < bytes; k++) /* a text is one line, as in bagpipe-data metrics */
         copy[k] = text[k] == '\n' || text[k] == '\r' || text[k] == '\0' ? ' ' : text[k];
     self->written[index] = (bp_line){copy, bytes};
 }

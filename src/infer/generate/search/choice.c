@@ -60,7 +60,7 @@ static void penalise_output(bp_choice *choice, const bp_sequence *sequence, doub
     }
 }
 
-/* Wherever the last n - 1 tokens occur in the sequence, what follows them there is banned. */
+/* Ban each token that follows an earlier occurrence of the last n - 1 tokens. */
 static void ban_ngrams(const bp_choice *choice, const bp_sequence *sequence, double *scores)
 {
     int64_t before = choice->rule->no_repeat_ngram - 1, count = sequence->count;
@@ -147,8 +147,8 @@ static double weigh(bp_candidate *candidates, int64_t count)
     return sum;
 }
 
-/* Put the best ones to the end of the array, best last: top_k of them, or as many as have `mass`
- * of weight. How many. */
+/* Move the best ones to the end of the array, best last: top_k of them, or the fewest with total
+ * weight `mass`. Returns how many. */
 static int64_t take_best(bp_candidate *candidates, int64_t count, int64_t most, double mass)
 {
     double taken = 0;
@@ -219,7 +219,7 @@ int32_t bp_choice_draw(const bp_choice *choice, double u)
     return choice->count > 0 ? choice->candidates[choice->count - 1].token : -1;
 }
 
-/* The token with the highest score, of equal ones the lowest id; -1: all are -infinity. */
+/* The token with the highest score, the lowest id of equal ones; -1 if all are -infinity. */
 static int32_t best_of(const double *scores, int64_t vocab_size)
 {
     int32_t best = -1;

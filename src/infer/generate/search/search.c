@@ -77,7 +77,7 @@ void bp_search_free(bp_search **search)
     *search = NULL;
 }
 
-/* A sample's token. At the first step all go on from the row of slot 0. */
+/* A sample's token. At the first step all continue from the row of slot 0. */
 static void choose(bp_search *search, bp_choice *choice, const bp_search_rows *rows, int64_t k)
 {
     const bp_search_spec *spec = search->spec;
@@ -125,7 +125,7 @@ bool bp_search_step(bp_search *search, bp_choice *choice, const bp_search_rows *
     return goes_on;
 }
 
-/* ---- what comes of it ---- */
+/* ---- results ---- */
 
 int64_t bp_search_texts(const bp_search *search)
 {

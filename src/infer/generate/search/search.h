@@ -1,4 +1,4 @@
-/* One prompt, continued by a strategy: what its slots are fed step by step, and the texts at the
+/* One prompt, continued by a strategy: the inputs of its slots step by step, and the texts at the
  * end. Local: no MPI.
  *
  *     bp_search_new(&search, &spec, prompt, length, number);
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 typedef enum bp_finish {
-    BP_FINISH_LENGTH, /* as many tokens as were asked for, or as fit */
+    BP_FINISH_LENGTH, /* the requested number of tokens, or the most that fit */
     BP_FINISH_EOD,    /* the end token, which is the last one */
     BP_FINISH_STOP    /* a stop text is in it */
 } bp_finish;
@@ -29,11 +29,11 @@ const char *bp_finish_name(bp_finish finish);
 
 typedef struct bp_search_spec {
     bp_choice_rule choice;
-    int64_t beams;         /* for a beam search; 0: greedy, or samples */
-    int64_t texts;         /* that are wanted of each prompt: `samples` */
+    int64_t beams;         /* of a beam search; 0: greedy, or samples */
+    int64_t texts;         /* texts requested of each prompt */
     double length_penalty; /* of a beam search */
     int64_t end;           /* the token that ends a text; -1: none */
-    bp_ends ends;          /* all of them, where there are others too */
+    bp_ends ends;          /* all of them, if there are several */
     const bp_stops *stops; /* borrowed; NULL: none */
 } bp_search_spec;
 
@@ -43,7 +43,7 @@ static inline bool bp_search_ends(const bp_search_spec *spec, int64_t token)
     return token == spec->end || bp_ends_have(&spec->ends, token);
 }
 
-/** Sequences that are fed side by side for a prompt: K. */
+/** K: sequences fed side by side for a prompt. */
 int64_t bp_search_slots(const bp_search_spec *spec);
 
 /** The model's output for the slots, [K] each; the entries of a slot that was not fed are not
@@ -51,10 +51,10 @@ int64_t bp_search_slots(const bp_search_spec *spec);
 typedef struct bp_search_rows {
     const float *logits;     /* [K][V] */
     const double *log_sums;  /* [K] log of the sum of exp(logits) */
-    const float *statistics; /* [K][2] entropy, mutual information; NULL: not asked for */
+    const float *statistics; /* [K][2] entropy, mutual information; NULL if not requested */
 } bp_search_rows;
 
-/** What the slots are fed next. [K] each; borrowed until the next step. */
+/** The next inputs of the slots. [K] each; borrowed until the next step. */
 typedef struct bp_search_next {
     const int32_t *counts; /* 1, or 0: nothing */
     const int32_t *tokens; /* where counts is 1 */
@@ -64,8 +64,8 @@ typedef struct bp_search_next {
 /** A text. Borrowed from the search. */
 typedef struct bp_search_text {
     const int32_t *tokens;   /* [count] new ones, the end token included */
-    const double *logprobs;  /* [count] of the model as it is; 0 of a forced one */
-    const float *statistics; /* [count][2]; NULL: not asked for */
+    const double *logprobs;  /* [count] by the unmodified model; 0 for a forced token */
+    const float *statistics; /* [count][2]; NULL if not requested */
     int64_t count;
     bp_finish finish;
     double score; /* for a beam: the sum of its scores / count^length_penalty */
@@ -73,8 +73,9 @@ typedef struct bp_search_text {
 
 typedef struct bp_search bp_search;
 
-/** A prompt of `length` tokens, which is number `number` of all, and is to get `tokens` more at
- * most (1 or more). All is copied but spec. `statistics`: each step returns them. */
+/** Begin a prompt of `length` tokens, number `number` of all, to be continued by at most `tokens`
+ * tokens (1 or more). All arguments except spec are copied. `statistics`: each step returns them.
+ * */
 void bp_search_new(bp_search **out, const bp_search_spec *spec, const int32_t *prompt,
                    int64_t length, int64_t number, int64_t tokens, bool statistics);
 void bp_search_free(bp_search **search);
@@ -83,8 +84,8 @@ void bp_search_free(bp_search **search);
 bool bp_search_step(bp_search *search, bp_choice *choice, const bp_search_rows *rows,
                     bp_search_next *next);
 
-/** Texts in the order of output: samples as they were numbered, beams by score, the best first; as
- * many as are wanted, or as the beams have found. */
+/** Texts in the order of output: samples by number, beams by score, the best first; the requested
+ * number, or fewer if the beams found fewer. */
 int64_t bp_search_texts(const bp_search *search);
 bp_search_text bp_search_text_at(const bp_search *search, int64_t k);
 

@@ -25,9 +25,9 @@ struct bp_search {
     const bp_search_spec *spec; /* borrowed */
     int64_t number, prompt, tokens, slots;
     int64_t steps;      /* taken */
-    search_line *lines; /* [slots] samples, or the beams that go on; of those `live` */
+    search_line *lines; /* [slots] samples, or the beams that continue, `live` of them */
     int64_t live;
-    search_line *spare;  /* [slots] of a beam search: the beams of the next step */
+    search_line *spare;  /* [slots] for a beam search: the beams of the next step */
     search_line *closed; /* [beams + 1] hypotheses, the best first */
     int64_t closed_count;
     search_continuation *best;       /* [search_continuations] */
@@ -53,15 +53,16 @@ void search_line_add(search_line *line, const bp_search *search, const bp_search
 /** Does the line end with the token that was added last? Sets ended and finish. */
 void search_line_update(search_line *line, const bp_search *search);
 
-/** How many of the best continuations are ranked: 2 beams, of more than one end token a beam more
- * for each, as transformers does. */
+/** How many of the best continuations are ranked: twice the beams, plus the beams once for each
+ * further end token, as in transformers. */
 int64_t search_continuations(const bp_search_spec *spec);
 
 /** A step of a beam search: the best continuations of the live beams are ranked together;
- * one that ends, among the first `beams`, closes a hypothesis, at a lower rank it is dropped; the
- * others go on until `beams` do. It is over when `beams` hypotheses are closed and the step's best
- * sum / n^penalty does not beat the worst of them, or after the last step, when the live beams join
- * the hypotheses. n counts new tokens, the end token too. False: it is over.
+ * one that ends closes a hypothesis if it is among the first `beams`, and is dropped at a lower
+ * rank. The others continue until there are `beams` of them. The search is over when `beams`
+ * hypotheses are closed and the step's best sum / n^penalty does not beat the worst of them, or
+ * after the last step, when the live beams join the hypotheses. n counts new tokens, the end token
+ * too. False: it is over.
  *
  * Penalties change log-probabilities, as in transformers; temperature, top-k and top-p do nothing.
  * Source: transformers 4.48, BeamSearchScorer and GenerationMixin._beam_search. */

@@ -12,7 +12,8 @@
 
 /* ---- reading ---- */
 
-/* What follows a backslash, to the end of `text`; how many bytes it has, 0: it means nothing. */
+/* Append the character of an escape sequence to `text`; returns the length of the sequence, 0 if it
+ * is invalid. */
 static size_t read_escape(const char *at, bp_buffer *text)
 {
     static const char NAMES[] = "ntr\\,", MEANINGS[] = "\n\t\r\\,";
@@ -90,7 +91,7 @@ void bp_stops_clear(bp_stops *stops)
 
 /* ---- with a tokenizer ---- */
 
-/* Encoded and decoded it is the same. */
+/* Check that encoding and decoding return the same text. */
 static bp_err spells(bool *can, bp_encoder *encoder, const bp_tokenizer *tokenizer,
                      const char *text, size_t bytes)
 {
@@ -154,11 +155,11 @@ int64_t bp_stops_find(const bp_stops *stops, const char *text, size_t bytes)
     return first;
 }
 
-#define WINDOW 16 /* tokens that are decoded at first */
+#define WINDOW 16 /* tokens decoded at first */
 #define SEAM   8  /* bytes that a decoder may still change once another token follows */
 
-/* Where in the text of the last `window` tokens a new hit can begin; -1: they are too few to know.
- * Only what reaches into the last token, or its seam, is new. */
+/* Where in the text of the last `window` tokens a new hit can begin; -1 if the window is too short
+ * to know. A hit is new only if it reaches into the last token, or its seam. */
 static int64_t new_from(const bp_stops *stops, const int32_t *last, int64_t window, size_t longest)
 {
     char *text = NULL;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct bp_stops {
-    const bp_tokenizer *tokenizer; /* borrowed; NULL: none yet */
+    const bp_tokenizer *tokenizer; /* borrowed; NULL if not set yet */
     char **texts;                  /* [count] */
     size_t *bytes;                 /* [count] */
     int64_t count;
@@ -23,13 +23,13 @@ typedef struct bp_stops {
 bp_err bp_stops_read(bp_stops *stops, const char *list);
 void bp_stops_clear(bp_stops *stops);
 
-/** Say which tokenizer decodes; each text must be one that its tokens can spell: encoded and
- * decoded it is the same, without an unknown token.
+/** Set the tokenizer that decodes. Its tokens must be able to spell each text: encoding and
+ * decoding must return the same text, without an unknown token.
  *
  * Errors: BP_ERR_CONFIG a text that can't be encoded; BP_ERR_SYSTEM. */
 bp_err bp_stops_use(bp_stops *stops, const bp_tokenizer *tokenizer);
 
-/** Where the first stop text begins in a text; -1: it contains none. */
+/** Offset of the first stop text in a text; -1 if it contains none. */
 int64_t bp_stops_find(const bp_stops *stops, const char *text, size_t bytes);
 
 /** Do the decoded tokens contain one? Ids beyond the tokenizer's vocabulary have no text. */

@@ -19,7 +19,7 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
     return best;
 }
 
-/* For the documents with an answer: is it the best choice, in each of the ways? */
+/* For the documents with an answer: is it the best choice by each criterion? */
 typedef struct answers {
     int64_t documents;
     bool *right; /* [documents][WAYS] */

@@ -1,5 +1,5 @@
-/* Choices as units of work: a unit is a batch of them, and what the model would write instead.
- * Called by ../candidate_units.c and by ../questions. */
+/* Choices as units of work: a unit is a batch of them, and the check whether the model itself would
+ * write them. Called by ../candidate_units.c and by ../questions. */
 #include "infer/score/candidates/choices.h"
 
 #include "base/log.h"
@@ -18,7 +18,7 @@
 
 /* ---- batches ---- */
 
-/* A row that is not scored takes a place for nothing. */
+/* A row that is not scored wastes a place. */
 static int64_t inputs_of(const bp_candidate_row *row)
 {
     return row->count > 1 ? row->count - 1 : 1;
@@ -29,8 +29,8 @@ static const bp_candidate_row *row_at(const chooser *c, int64_t at)
     return &c->all->rows[chooser_row(c, at)];
 }
 
-/* Has the row there, one token after the same context, the inputs of the row before it? Its token
- * is in the same distribution then. */
+/* Does this row, one token after the same context, have the inputs of the preceding row? Then its
+ * token is in the same distribution. */
 static bool repeats(const chooser *c, int64_t at)
 {
     if (!c->whole || at == 0)
@@ -41,8 +41,8 @@ static bool repeats(const chooser *c, int64_t at)
            bp_candidates_same_context(c->all, row, before);
 }
 
-/* What a lead asks for: a batch of choices; or, windows 0, whether the choice of `count` tokens
- * with its context is what the model would write. */
+/* A lead's request: a batch of choices; or, with windows 0, whether the model would write the
+ * choice of `count` tokens including its context. */
 typedef struct header {
     int64_t windows, length, first;
     int64_t count, scored;
@@ -56,9 +56,9 @@ static int64_t most_places(const chooser *c)
     return !c->whole ? INT64_MAX : vocab_size < WHOLE_FLOATS ? WHOLE_FLOATS / vocab_size : 1;
 }
 
-/* The rows of a batch from head->first on: as many as keep their windows, as long as the longest of
- * them, within BP_SCORE_BATCH_TOKENS, and their places within most_places; one window at least. A
- * function of the choices only. */
+/* The rows of a batch from head->first on: the most whose windows, padded to the longest, fit in
+ * BP_SCORE_BATCH_TOKENS, and whose places fit in most_places; at least one window. A function of
+ * the choices only. */
 static int64_t batch_rows(const chooser *c, header *head, int64_t *places)
 {
     int64_t count = 0, rows = c->all->count, most = most_places(c);
@@ -140,7 +140,7 @@ bp_err chooser_answer(chooser *c, const void *what)
 
 /* ---- results ---- */
 
-/* Row `window` of a batch, one a window. */
+/* Row `window` of a batch, one row per window. */
 static void take_window(const chooser *c, const header *head, int64_t window)
 {
     choice_result *result = &c->results[window];
@@ -169,7 +169,7 @@ static int64_t first_best(const float *log_p, int64_t count)
     return best;
 }
 
-/* Places of a unit whose distributions are computed now: all, or of one long row some. */
+/* Places of a unit whose distributions are computed now: all, or some of one long row. */
 typedef struct piece {
     int64_t first, end;
 } piece;
@@ -184,8 +184,8 @@ static void limit_targets(const chooser *c, const header *head, piece of)
         }
 }
 
-/* Tokens of a row from the distributions of their places, the first of them that of token `first`,
- * which also say what the model would write. */
+/* Score tokens of a row from the distributions of their places, beginning with token `first`. The
+ * distributions also show the tokens that the model would write. */
 static void take_row(const chooser *c, choice_result *result, const bp_candidate_row *row,
                      int64_t place, piece of)
 {
@@ -229,8 +229,8 @@ static bool is_quiet(const bp_candidates *all, int64_t r)
     return all->quiet && all->quiet[all->rows[r].document];
 }
 
-/* Choices of which it is not yet known. A document's other choices may be in another unit; what
- * these would exclude is walked for nothing, and the merge decides by all of them. */
+/* Choices not yet decided. A document's other choices may be in another unit. Choices that these
+ * would exclude are decoded needlessly, and the merge decides by all of them. */
 static bp_err walk_all(chooser *c, int64_t first, int64_t rows, bool *stopped)
 {
     const choice_results here = {c->results, first, first + rows};
@@ -254,7 +254,7 @@ static bp_err walk_all(chooser *c, int64_t first, int64_t rows, bool *stopped)
     return err;
 }
 
-/* The unit's batch, of a long row with fewer places several times. */
+/* Run the unit's batch; for a long row, several times with fewer places. */
 static bp_err score_all(chooser *c, const header *head, int64_t rows, int64_t places)
 {
     int64_t most = most_places(c);
@@ -313,7 +313,7 @@ bool chooser_gives_whole(const bp_model *lm)
     return lm->ops->distribution && lm->info.members == 0 && !lm->info.log_probabilities;
 }
 
-/* What is sorted: long rows first, equal ones in their order. */
+/* Sort entry: long rows first, equal ones in their order. */
 typedef struct place {
     int64_t inputs, row;
 } place;
@@ -368,7 +368,7 @@ void chooser_clear(chooser *c)
     c->starts = c->order = NULL;
 }
 
-/* The most that a row, and a unit, has. */
+/* The maximum of a row, and of a unit. */
 typedef struct sizes {
     int64_t tokens, rows, places;
 } sizes;

@@ -1,5 +1,5 @@
-/* Choices as units of work, of score.candidates and of score.questions: a unit is a batch of
- * choices, and what the model would write instead of them. */
+/* Choices as units of work, for score.candidates and score.questions. A unit is a batch of choices,
+ * and the check whether the model itself would write them. */
 #ifndef BP_INFER_SCORE_CANDIDATES_CHOICES_H
 #define BP_INFER_SCORE_CANDIDATES_CHOICES_H
 
@@ -8,11 +8,11 @@
 
 #define GREEDY_UNKNOWN (-1) /* the model can't write */
 
-/** What a part file holds of a choice, in the byte order of the host. */
+/** A part file's record of a choice, in the byte order of the host. */
 typedef struct choice_result {
-    double logprob, first; /* of all its tokens, of the first one */
+    double logprob, first; /* of all its tokens; of the first one */
     int64_t sure;          /* tokens that are more probable than all others together */
-    int64_t greedy;        /* 1: it is what the model would write */
+    int64_t greedy;        /* 1: the model would write this choice */
 } choice_result;
 
 typedef struct choice_results {
@@ -24,11 +24,11 @@ typedef struct choice_results {
 typedef struct chooser {
     bp_work_job *job;         /* borrowed, as `all` */
     const bp_candidates *all; /* on leads and the coordinator */
-    int64_t statistics;       /* of a token (bp_model_info), on the computing ranks */
-    int64_t members;          /* whose log-probabilities are kept too: of an ensemble; 0: of none */
-    bool whole; /* whole distributions are computed (chooser_gives_whole): choices of one token
-                   after one context take one window, and what the model would write is known
-                   without decoding. On all ranks */
+    int64_t statistics;       /* per token (bp_model_info), on the computing ranks */
+    int64_t members; /* members whose log-probabilities are kept too, for an ensemble; else 0 */
+    bool whole;      /* whole distributions are computed (chooser_gives_whole): choices of one token
+                        after one context share one window, and the model's own token is known without
+                        decoding. On all ranks */
 
     int64_t count;   /* units, on leads and the coordinator, as `starts` */
     int64_t *starts; /* [count + 1]: unit u has the rows at places [starts[u], starts[u + 1]) */
@@ -41,15 +41,16 @@ typedef struct chooser {
     choice_result *results;
     double *of_members; /* [rows of a unit][members] */
     greedy_walker walker;
-    bool is_greedy; /* the choice that was walked last */
+    bool is_greedy; /* the last choice decoded */
 } chooser;
 
-/** What a unit takes at most besides the model, in bytes; vocab_size 0: nothing is `whole`. Pure.
+/** Upper bound of the bytes of a unit, without the model; vocab_size 0: no whole distributions.
+ * Pure.
  */
 int64_t chooser_bytes(int64_t longest, int64_t statistics, int64_t vocab_size);
-/** Can `whole` be? On the computing ranks, local. */
+/** Can whole distributions be computed? On the computing ranks, local. */
 bool chooser_gives_whole(const bp_model *lm);
-/** What a key of the work says of how units are cut (bp_work_key). Pure. */
+/** The part of the work's key (bp_work_key) that describes how units are cut. Pure. */
 #define CHOOSER_KEY_BYTES 64
 const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c);
 /** Cut the rows into units, a function of the choices, `whole` and the vocabulary. Local; on leads
@@ -61,7 +62,7 @@ static inline int64_t chooser_row(const chooser *c, int64_t place)
     return c->order ? c->order[place] : place;
 }
 
-/** What bp_work_units.prepare, .run, .answer, .amount_of and .release do. */
+/** bp_work_units.prepare, .run, .answer, .amount_of and .release. */
 bp_err chooser_prepare(chooser *c);
 bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped);
 bp_err chooser_answer(chooser *c, const void *what);
@@ -70,12 +71,12 @@ static inline int64_t chooser_amount(const chooser *c, int64_t unit)
     return c->starts[unit + 1] - c->starts[unit];
 }
 void chooser_release(chooser *c);
-/** Read all parts: results[rows], of_members[rows][members], and decide what the walks of the units
- * have left open. On the coordinator. Errors: those of bp_parts_next. */
+/** Read all parts: results[rows], of_members[rows][members], and decide the cases that the units
+ * left uncertain. On the coordinator. Errors: those of bp_parts_next. */
 bp_err chooser_take(const chooser *c, bp_parts *parts, choice_result *results, double *of_members);
 
-/** Is it still open whether the model would write choice r? The result is uncertain, and no choice
- * among the results that follows the same context begins with a more probable token. */
+/** Is it unknown whether the model would write choice r? True if the result is uncertain and no
+ * choice among the results that follows the same context begins with a more probable token. */
 bool choice_is_open(const bp_candidates *all, const choice_results *results, int64_t r);
 
 #endif

@@ -36,12 +36,12 @@ static bp_err take_unit(const chooser *c, const bp_part_result *part, choice_res
     for (int64_t k = 0; k < rows; k++)
         memcpy(&results[chooser_row(c, first + k)], part->data + (size_t)k * sizeof *results,
                sizeof *results);
-    if (more > 0) /* of an ensemble: row by row */
+    if (more > 0) /* for an ensemble: row by row */
         memcpy(of_members + first * c->members, part->data + bytes, more);
     return BP_OK;
 }
 
-/* What the walks of the units have left open, now that all choices of a document are known. */
+/* Decide the cases that the units left uncertain, now that all choices of a document are known. */
 static void decide_greedy(const bp_candidates *all, choice_result *results)
 {
     const choice_results whole = {results, 0, all->first[all->documents]};

@@ -17,7 +17,7 @@ static int64_t order_of(float value)
     return bits >> 31 ? (int64_t)~bits : (int64_t)bits | INT64_C(0x80000000);
 }
 
-/* The token with the largest logit of all ranks; of equal ones the first. Collective over the
+/* The token with the largest logit of all ranks; the first of equal ones. Collective over the
  * group. */
 static int64_t best_token(const greedy_walker *w)
 {
@@ -47,7 +47,7 @@ bool greedy_walk(const greedy_walker *w, int64_t count, int64_t scored)
         bp_heartbeat_progress();
         bp_model_decode(w->decoding, 0, &step, w->logits, NULL);
         if (w->job->leads)
-            (void)bp_work_between(w->job); /* others ask; it stops between two choices */
+            (void)bp_work_between(w->job); /* a stop takes effect between two choices */
         fed = at;
         if (best_token(w) != w->tokens[at])
             return false;
@@ -66,7 +66,7 @@ bp_err greedy_open(greedy_walker *w, bp_work_job *job, int64_t longest)
     err = bp_agree(job->mesh->replica, err);
     if (err != BP_OK)
         bp_model_decode_free(&w->decoding);
-    return err == BP_ERR_CONFIG ? BP_OK : err; /* a model that can't write says nothing of it */
+    return err == BP_ERR_CONFIG ? BP_OK : err; /* unknown for a model that can't write */
 }
 
 void greedy_close(greedy_walker *w)

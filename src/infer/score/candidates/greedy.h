@@ -1,14 +1,14 @@
-/* Whether choices are what the model would write. */
+/* Tests whether the model would write a choice. */
 #ifndef BP_INFER_SCORE_CANDIDATES_GREEDY_H
 #define BP_INFER_SCORE_CANDIDATES_GREEDY_H
 
 #include "infer/score/candidates/candidates.h"
 #include "job/work.h"
 
-/** What one rank of a group holds: a choice is fed token by token. */
+/** The state of one rank of a group; a choice is fed token by token. */
 typedef struct greedy_walker {
     bp_work_job *job;      /* borrowed */
-    bp_decoding *decoding; /* NULL: the model can't write */
+    bp_decoding *decoding; /* NULL if the model can't write */
     float *logits;         /* [vocab_count] */
     int32_t *tokens;       /* [longest] of the choice, on leads before greedy_walk */
 } greedy_walker;
@@ -18,8 +18,8 @@ typedef struct greedy_walker {
 bp_err greedy_open(greedy_walker *walker, bp_work_job *job, int64_t longest);
 void greedy_close(greedy_walker *walker);
 
-/** Is every token of the choice, the last `scored` of `count`, the model's first one after those
- * before it? Collective over mesh->replica. */
+/** Is every token of the choice, the last `scored` of `count`, the model's most probable one
+ * (the first of equal ones) after the tokens before it? Collective over mesh->replica. */
 bool greedy_walk(const greedy_walker *walker, int64_t count, int64_t scored);
 
 #endif

@@ -1,4 +1,4 @@
-/* The file of choices, and what the model is fed for each. Called by choices.c at the start. */
+/* The file of choices, and the model's inputs for each. Called by choices.c at the start. */
 #include "infer/score/candidates/candidates.h"
 
 #include "base/config/json.h"
@@ -22,14 +22,14 @@ typedef struct reader {
     const char *path;
 } reader;
 
-/* A document's text, and what the model is fed of it. */
+/* A document's text, and the model's inputs made from it. */
 typedef struct context {
     char *text;
     bp_context_text of;
     bp_ids ids; /* a prefix, and the tokens of the text without the white space at its end */
 } context;
 
-/* Does a document begin with what its corpus begins documents with (--bos)? */
+/* Does a document begin with its corpus's --bos token? */
 static bool has_own_beginning(const reader *self, int64_t file, int64_t first)
 {
     const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(self->plan->corpus, file));
@@ -37,8 +37,8 @@ static bool has_own_beginning(const reader *self, int64_t file, int64_t first)
     return info->has_bos && info->roles[BP_ROLE_BOS] == first;
 }
 
-/* The document's tokens without its prefix, if it begins with one: *prefix, -1 where another takes
- * its place. */
+/* The document's tokens without its prefix, if it begins with one: *prefix, -1 if another one
+ * replaces it. */
 static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int64_t *prefix)
 {
     const bp_candidates_prefix *known = &self->prefix;
@@ -49,7 +49,7 @@ static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int
     *prefix = -1;
     if (err != BP_OK)
         return err;
-    /* the plan may have taken one off already */
+    /* the plan may have removed one already */
     first = self->plan->doc_start[place.file][document - self->plan->first_document[place.file]];
     text = place.text + (place.start - first);
     bp_ids_reserve(ids, text + 1);

@@ -11,7 +11,7 @@
 
 /* ---- the file ---- */
 
-/* That of the corpora, else of tokenizer.path. */
+/* The tokenizer of the corpora, else of tokenizer.path. */
 static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
 {
     const bp_corpus *corpus = self->corpus;
@@ -40,8 +40,8 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
     return err;
 }
 
-/* With score.prefix = auto what the model's tokenizer puts before a text; a context without text is
- * the prefix of a document. */
+/* With score.prefix = auto the tokens that the model's tokenizer puts before a text; a context
+ * without text is the prefix of a document. */
 static bp_err read_choices(const scorer *self, bp_candidates *out, const char *path,
                            const bp_tokenizer *tokenizer)
 {

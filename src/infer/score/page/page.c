@@ -17,11 +17,11 @@
 #include <string.h>
 
 #define BINS        40
-#define LINES_MOST  7  /* corpora with a histogram of their own: as many as there are colours */
-#define VALUES_MOST 12 /* of a label, those with the most documents */
+#define LINES_MOST  7  /* corpora with their own histogram: one per colour */
+#define VALUES_MOST 12 /* values of a label shown: those with the most documents */
 #define TABLE_MOST  500
 #define OUTLIERS    0.005 /* this share at both ends is in the outermost bins */
-#define GROUP_LEAST 5     /* documents that make a distribution: quartiles of fewer are chance */
+#define GROUP_LEAST 5 /* the fewest documents of a distribution: quartiles of fewer are random */
 
 double score_page_perplexity(const bp_score_table *table, int64_t document)
 {
@@ -65,7 +65,7 @@ void bp_score_page_add_figure(json_t *object, const char *key, double value, dou
     bp_free(text);
 }
 
-/* NaN: it has none. */
+/* NaN if it has none. */
 static double number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -107,7 +107,7 @@ static double quantile(const distribution *of, double share)
     return of->values[(int64_t)(share * (double)(of->count - 1) + 0.5)];
 }
 
-/* What the script score.gp draws. */
+/* The data of the script score.gp. */
 typedef struct drawing {
     const bp_score_table *table;
     double *scratch;       /* [documents] */
@@ -218,7 +218,7 @@ static void add_label(drawing *self, const bp_score_column *column)
 
 /* ---- plots ---- */
 
-/* The element, or why there is none, into the page. */
+/* Put the element, or the reason why there is none, into the page. */
 static bp_err add_plot(json_t *page, drawing *self)
 {
     char *bins = bp_buffer_take(&self->bins), *quantiles = bp_buffer_take(&self->quantiles);
@@ -318,7 +318,7 @@ static json_t *figures_of(const json_t *summary)
 
 /* ---- choices ---- */
 
-/* What score.candidates says, of documents with an answer. Null: it was not asked. */
+/* The figures of score.candidates, for documents with an answer; null if not requested. */
 static json_t *choices_of(const json_t *candidates)
 {
     static const char *const WAYS[][2] = {{"accuracy", "by log-probability"},

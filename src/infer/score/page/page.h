@@ -10,14 +10,14 @@
 
 struct scorer;
 
-/** Write `folder`/index.html of what was scored, once tokens.h5 is there (or was not asked for).
- * What fails is a warning; where gnuplot does, the page says so. */
+/** Write `folder`/index.html after tokens.h5 is written (or was not requested). A failure is a
+ * warning; if gnuplot fails, the page says so. */
 void score_page_write(const struct scorer *self, const bp_score_table *table);
 
 /** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
 json_t *bp_score_page_text(const char *text, size_t bytes);
 
-/** The same as people read it beside its error (bp_report_figure). */
+/** A figure formatted for people, next to its error (bp_report_figure). */
 void bp_score_page_add_figure(json_t *object, const char *key, double value, double error);
 
 /** "Scores of MODEL". New reference. */
@@ -26,16 +26,17 @@ json_t *score_page_title(const char *model);
 /** object[key]: the value as text, or null if it is not finite. */
 void bp_score_page_add_value(json_t *object, const char *key, const char *format, double value);
 
-/** The tokenizer that the corpora keep, else that of tokenizer.path if it is theirs; NULL: there is
- * none. Errors: those of bp_tokenizer_parse and bp_tokenizer_load. */
+/** The tokenizer that the corpora keep, else that of tokenizer.path if it matches; NULL if there is
+ * no tokenizer. Errors: those of bp_tokenizer_parse and bp_tokenizer_load. */
 bp_err bp_score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus,
                                const bp_config *config);
-/** row.text: the beginning of a document, and row.more: it goes on. Errors: those of reading. */
+/** row.text: the beginning of a document, and row.more: there is more text. Errors: those of
+ * reading. */
 bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
                                 const bp_score_plan *plan, int64_t document);
 
-/** page.plot and page.ece: the reliability diagram of predictions. independent: each is of a text
- * of its own, so that bins have intervals. Errors: those of bp_report_plot. */
+/** page.plot and page.ece: the reliability diagram of predictions. independent: each prediction is
+ * of another text, so that bins have intervals. Errors: those of bp_report_plot. */
 bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool independent);
 
 #endif

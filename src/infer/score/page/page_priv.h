@@ -1,11 +1,11 @@
-/* What the files of this folder share. */
+/* Shared by the files of this folder. */
 #ifndef BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 #define BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 
 #include "infer/score/page/page.h"
 #include "infer/score/scorer.h"
 
-/** exp(nll / tokens) of a document; NaN: nothing of it was scored. */
+/** exp(nll / tokens) of a document; NaN if no token was scored. */
 double score_page_perplexity(const bp_score_table *table, int64_t document);
 
 /** Fill the page's "hardest", "easiest" and "samples". Errors: those of reading the corpora and

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #define LISTED        10  /* hardest documents, and easiest ones */
-#define LISTS_MOST    7   /* corpora with lists of their own */
-#define FEW_TOKENS    50  /* documents with less are not listed, if half of all have more */
+#define LISTS_MOST    7   /* corpora with their own lists */
+#define FEW_TOKENS    50  /* documents with fewer tokens are not listed, if half of all have more */
 #define BEGIN_TOKENS  200 /* of a text's beginning, */
 #define BEGIN_BYTES   200 /* and bytes of that */
 #define SAMPLE_TOKENS 400
@@ -28,8 +28,8 @@
 typedef struct texts {
     const scorer *self;
     const bp_score_table *table;
-    bp_tokenizer *tokenizer; /* NULL: there is none */
-    bp_h5 *tokens;           /* tokens.h5; NULL: not asked for */
+    bp_tokenizer *tokenizer; /* NULL if there is none */
+    bp_h5 *tokens;           /* tokens.h5; NULL if not requested */
     bool spaced;             /* tokens are separated by a space */
 } texts;
 
@@ -86,8 +86,8 @@ static int by_perplexity(const void *a, const void *b)
     return x->document < y->document ? -1 : x->document > y->document;
 }
 
-/* Documents by perplexity, without those that are so short that chance decides; *least: of the
- * tokens they have. */
+/* Documents by perplexity, without those too short for a reliable value; *least: their minimum of
+ * tokens. */
 static void find_candidates(const texts *self, candidate **out, int64_t *count, int64_t *least)
 {
     int64_t documents = self->table->plan->documents, first = 0, found = 0;
@@ -114,7 +114,7 @@ static void find_candidates(const texts *self, candidate **out, int64_t *count, 
 
 /* ---- tokens ---- */
 
-/* The first of a document's tokens that are text, `most` of them; ids[most]. */
+/* Read the first text tokens of a document, at most `most`, into ids[most]. */
 static bp_err read_ids(const bp_score_plan *plan, int64_t document, int32_t *ids, int64_t most,
                        bp_score_document *place, int64_t *count)
 {
@@ -184,7 +184,7 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
 
 /* ---- samples ---- */
 
-/* The first tokens of a document, with what the model says of them. */
+/* The first tokens of a document, with the model's statistics. */
 typedef struct sample_tokens {
     const texts *texts;
     int64_t count;
@@ -208,7 +208,7 @@ static double shade(double value, double darkest)
     return value > darkest ? 1 : value > 0 && darkest > 0 ? value / darkest : 0;
 }
 
-/* What a span says of its tokens: more than one where their bytes make one character. */
+/* The title of a span with its tokens: several if their bytes form one character. */
 static void describe_span(bp_buffer *says, const int32_t *ids, int64_t taken, double logprob,
                           double information)
 {

@@ -15,13 +15,13 @@ static const char *const NAMES[FIGURES] = {
     "acc", "acc_norm", "acc_token", "acc_mutual",    "acc_character",     "perplexity",
     "ece", "nll",      "brier",     "total_entropy", "mutual_information"};
 
-/* Questions of a set of figures. */
+/* The questions of a set of figures. */
 typedef struct sample {
     int64_t count;
     const question_metrics **of; /* [count], borrowed */
 } sample;
 
-/* A mean of what is known, weighted. */
+/* The weighted mean of the known values. */
 typedef struct mean {
     double sum, weight;
 } mean;
@@ -39,7 +39,7 @@ static double value_of(const mean *of)
     return of->weight > 0 ? of->sum / of->weight : NAN;
 }
 
-/* known: questions that a figure is of; NULL: not asked. */
+/* known: the number of questions of a figure; may be NULL. */
 static void compute(double *values, int64_t *known, const int32_t *counts, const sample *all)
 {
     mean means[FIGURES] = {0};
@@ -56,7 +56,7 @@ static void compute(double *values, int64_t *known, const int32_t *counts, const
         add(&means[BRIER], of->brier, times);
         add(&means[TOTAL_ENTROPY], of->total_entropy, times);
         add(&means[MUTUAL_INFORMATION], of->mutual_information, times);
-        if (!counts) /* no interval is made of its resamples */
+        if (!counts) /* no interval from its resamples */
             bp_calibration_add(&sums, (float)of->confidence, of->right[QUESTION_ACC] > 0, of->nll,
                                of->brier);
     }
@@ -118,7 +118,7 @@ static json_t *figures_of(const sample *all, uint64_t seed)
     return out;
 }
 
-/* Of task -1 all; of group -1 all of the task. NULL: there is no question. */
+/* Task -1: all; group -1: all of the task. NULL if there are no questions. */
 static json_t *figures_where(const bp_question_set *set, const question_metrics *metrics,
                              uint64_t seed, int64_t task, int64_t group)
 {

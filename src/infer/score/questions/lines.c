@@ -150,8 +150,8 @@ static json_t *sample_of(const question_results *r, const question_metrics *metr
     return sample;
 }
 
-/* A name as a part of a file's, which no other task has: what a file's name may not have, and a
- * percent sign, as %XX. */
+/* A name as a unique part of a file name: characters not allowed in file names, and the percent
+ * sign, as %XX. */
 static char *file_name_of(const char *task)
 {
     bp_buffer name = {0};

@@ -11,7 +11,7 @@ static double logprob_of(const question_results *r, int64_t row)
     return r->set->rows.rows[row].scored > 0 ? r->rows[row].logprob : NAN;
 }
 
-/* What an option is chosen by. */
+/* The criterion for an option. */
 static double value_of(const question_results *r, const bp_question *q, int64_t option, int way)
 {
     const bp_candidate_row *row = &r->set->rows.rows[q->first + option];
@@ -31,7 +31,7 @@ static double value_of(const question_results *r, const bp_question *q, int64_t 
     }
 }
 
-/* The first of equal ones; -1: no option has a value. */
+/* The first of equal ones; -1 if no option has a value. */
 static int64_t best_by(const question_results *r, const bp_question *q, int way)
 {
     int64_t best = -1;
@@ -48,8 +48,8 @@ static int64_t best_by(const question_results *r, const bp_question *q, int way)
     return best;
 }
 
-/* The softmax of the options' log-probabilities: of member m, -1: of the model. An option without
- * one has 0. Its denominator's logarithm. */
+/* The softmax of the options' log-probabilities: of member m, or of the model if m is -1. An option
+ * without one has 0. Returns the logarithm of the denominator. */
 static double softmax(double *p, const question_results *r, const bp_question *q, int64_t member)
 {
     double most = -INFINITY, sum = 0;
@@ -102,7 +102,7 @@ static void calibrate(question_metrics *out, const question_results *r, const bp
            denominator = softmax(p, r, q, -1);
 
     out->confidence = p[out->best];
-    out->nll = denominator - logprob_of(r, q->first + q->answer); /* NaN: it has none */
+    out->nll = denominator - logprob_of(r, q->first + q->answer); /* NaN if it has none */
     out->brier = 0;
     for (int64_t k = 0; k < q->options; k++)
         out->brier += pow(p[k] - (k == q->answer), 2);

@@ -1,5 +1,5 @@
-/* score/index.html of a question set: figures by task and group, accuracies, calibration, the
- * surest mistakes. Called by questions.c, on the coordinator. */
+/* score/index.html of a question set: figures by task and group, accuracies, calibration, the most
+ * confident mistakes. Called by questions.c, on the coordinator. */
 #include "infer/score/questions/questions_priv.h"
 
 #include "base/buffer.h"
@@ -17,7 +17,7 @@
 #define ROWS_MOST   500 /* of the tables */
 #define DRAWN_MOST  60  /* tasks and groups of the plot */
 #define LISTED_MOST 10  /* questions of a list */
-#define TEXT_BYTES  300 /* of a question's end, and of an option, at most */
+#define TEXT_BYTES  300 /* the most bytes of a question's end, and of an option */
 
 static double number_of(const json_t *figures, const char *name, const char *key)
 {
@@ -28,7 +28,7 @@ static double number_of(const json_t *figures, const char *name, const char *key
 
 /* ---- tables ---- */
 
-/* {"value", "low", "high"}, texts; null: there is no such figure. */
+/* {"value", "low", "high"}, texts; null if there is no such figure. */
 static json_t *cell_of(const json_t *figures, const char *name)
 {
     double value = number_of(figures, name, "value"), low = number_of(figures, name, "low"),
@@ -58,7 +58,7 @@ enum {
     OTHER_COLUMNS = sizeof OTHERS / sizeof OTHERS[0]
 };
 
-/* Columns that some row has: their titles, and each row's cells. all: of every question. */
+/* Columns that some row has: their titles, and each row's cells. all: over every question. */
 static json_t *table_of(const json_t *rows, const json_t *all, const char *const (*columns)[2],
                         int count)
 {
@@ -89,7 +89,7 @@ static json_t *table_of(const json_t *rows, const json_t *all, const char *const
     return json_null();
 }
 
-/* What guessing gets right of the questions of a task (-1: of all) and a group (-1: of all). */
+/* The accuracy of guessing for the questions of a task (-1: all) and a group (-1: all). */
 static double chance_of(const bp_question_set *set, int64_t task, int64_t group)
 {
     double sum = 0, count = 0;
@@ -103,7 +103,7 @@ static double chance_of(const bp_question_set *set, int64_t task, int64_t group)
         sum += 1 / (double)q->options;
         count++;
     }
-    return sum / count; /* NaN: none has an answer */
+    return sum / count; /* NaN if none has an answer */
 }
 
 static void add_row(json_t *rows, const char *name, const json_t *figures, double chance,
@@ -119,7 +119,7 @@ static void add_row(json_t *rows, const char *name, const json_t *figures, doubl
     json_decref(row);
 }
 
-/* Tasks, each with its groups after it; of several tasks "all questions" comes first. */
+/* Tasks, each followed by its groups; "all questions" first if there are several tasks. */
 static json_t *rows_of(const bp_question_set *set, const json_t *summary)
 {
     const json_t *tasks = json_object_get(summary, "tasks");
@@ -144,7 +144,7 @@ static json_t *rows_of(const bp_question_set *set, const json_t *summary)
 
 /* ---- plots ---- */
 
-/* page.accuracies of the rows that have one: row,accuracy,low,high,chance */
+/* page.accuracies for the rows that have one: row,accuracy,low,high,chance */
 static bp_err add_accuracies(json_t *page, const json_t *rows)
 {
     json_t *names = json_array(), *drawn = json_object(), *variables, *row;
@@ -180,7 +180,7 @@ static bp_err add_accuracies(json_t *page, const json_t *rows)
     return err;
 }
 
-/* page.reliability of the questions with choices and an answer. */
+/* page.reliability for the questions with choices and an answer. */
 static bp_err add_reliability(json_t *page, const bp_question_set *set,
                               const question_metrics *metrics)
 {
@@ -221,7 +221,7 @@ static json_t *part_of(const json_t *text, bool end)
     return part;
 }
 
-/* What is asked: the end of the context, of several contexts the target. */
+/* The text of a question: the end of the context or, with several contexts, the target. */
 static const json_t *asked_of(const json_t *object)
 {
     const json_t *context = json_object_get(object, "context");
@@ -264,7 +264,8 @@ static json_t *question_row(const bp_question_set *set, const question_metrics *
     return row;
 }
 
-/* By what the questions of a list come, the largest first; NaN: it is not of the list. */
+/* The sort key of a list of questions, the largest first; NaN if the question is not in the list.
+ * */
 static double mistake(const question_metrics *of)
 {
     return of->right[QUESTION_ACC] < 1 ? of->confidence : NAN;

@@ -24,7 +24,7 @@
 
 /* ---- before there is a mesh ---- */
 
-/* bp_work_memory.rank: a batch of rows as long as the context allows, and one that is decoded. */
+/* bp_work_memory.rank: a batch of rows of the context's length, and one row that is decoded. */
 static bp_err estimate_rank(const void *context, const bp_work_models *models,
                             const bp_work_place *place, bp_rank_memory *out)
 {
@@ -395,7 +395,7 @@ static const bp_work QUESTIONS = {.name = "score",
                                   .report = report,
                                   .close = close};
 
-/* Keys that have no meaning beside it. */
+/* Keys that have no meaning with it. */
 static bp_err check_keys(const bp_config *config)
 {
     static const char *const OTHERS[] = {

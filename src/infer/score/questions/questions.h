@@ -14,8 +14,8 @@
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. Those of bp_work_run; BP_ERR_CONFIG a model that is not causal
- *             or brings no tokenizer, keys that have no meaning beside it; BP_ERR_FORMAT a line
- *             that is not a question, with file and line. */
+ *             or has no tokenizer, keys that have no meaning with it; BP_ERR_FORMAT a line that is
+ *             not a question, with file and line. */
 bp_err bp_questions(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct questions {
     bp_question_set set;      /* on leads and the coordinator */
     char hash[BP_SHA256_HEX]; /* of it, on all ranks */
     char key[BP_SHA256_HEX];  /* names the work in part files */
-    int64_t context;          /* most inputs of a row */
+    int64_t context;          /* the most inputs of a row */
     const char *prefix;       /* score.prefix */
     chooser chooser;
     json_t *summary; /* on the coordinator, at the end */
@@ -25,8 +25,8 @@ typedef struct question_results {
     int64_t members;
 } question_results;
 
-/** What an option is chosen by: its summed log-probability, that over its bytes, over its tokens,
- * less that after the bare prefix, and over its characters. */
+/** The criterion for an option: its summed log-probability; that per byte, or per token; that minus
+ * the one after the bare prefix; that per character. */
 enum {
     QUESTION_ACC,
     QUESTION_ACC_NORM,
@@ -36,16 +36,16 @@ enum {
     QUESTION_WAYS
 };
 
-/** Metrics of one question: NaN, or -1, where there is no value. */
+/** Metrics of one question; NaN or -1 if there is no value. */
 typedef struct question_metrics {
     bool scored;                   /* an option has a log-probability */
     int64_t best;                  /* by summed log-probability */
     double right[QUESTION_WAYS];   /* is the best option the answer? 1, 0; NaN without an answer, or
-                                      where no option has such a value. Of a target only the first:
+                                      if no option has such a value. A target has only the first:
                                       would the model write it? */
-    double logprob;                /* of a target */
-    double confidence, nll, brier; /* of the options' softmax, with an answer */
-    double total_entropy, mutual_information; /* of an ensemble */
+    double logprob;                /* for a target */
+    double confidence, nll, brier; /* of the options' softmax, if there is an answer */
+    double total_entropy, mutual_information; /* for an ensemble */
 } question_metrics;
 
 /** The metrics of one question of the set. Local. */
@@ -62,7 +62,7 @@ bp_err question_lines_write(const question_results *results, const question_metr
 bp_err question_harness_write(const question_results *results, const question_metrics *metrics,
                               const json_t *summary, const char *folder, const char *model);
 
-/** index.html. What fails is a warning. */
+/** index.html. A failure is a warning. */
 void question_page_write(const questions *self, const question_results *results,
                          const question_metrics *metrics);
 

@@ -1,4 +1,4 @@
-/* Reads a question set, and encodes what the model is fed. Called by questions.c at the start. */
+/* Reads a question set, and encodes the model's inputs. Called by questions.c at the start. */
 #include "infer/score/questions/set.h"
 
 #include "base/config/json.h"
@@ -39,7 +39,7 @@ static int64_t characters_of(const char *text, size_t bytes)
     int64_t count = 0;
 
     for (size_t k = 0; k < bytes; k++)
-        count += ((unsigned char)text[k] & 0xC0) != 0x80; /* no byte but the first of one */
+        count += ((unsigned char)text[k] & 0xC0) != 0x80; /* not a continuation byte of UTF-8 */
     return count;
 }
 
@@ -74,7 +74,8 @@ static bp_err add_row(reader *self, const bp_context_text *context, const bp_ids
     return BP_OK;
 }
 
-/* What precedes a continuation: a prefix, and the ids of the context, unless it has its own. */
+/* The inputs before a continuation: a prefix, unless the context has its own, and the ids of the
+ * context. */
 static bp_err encode_context(reader *self, bp_context_text *context, bp_ids *fed)
 {
     const bp_candidates_prefix *prefix = &self->spec->prefix;
@@ -112,7 +113,7 @@ static bp_err add_document(reader *self, const char *text, size_t bytes, const j
     return err;
 }
 
-/* The choices after the bare prefix, with the white space that the context leaves to them. */
+/* The choices after the bare prefix, with the white space at the end of the context. */
 static bp_err add_bare(reader *self, bp_question *question, const json_t *context,
                        const json_t *choices)
 {
@@ -128,7 +129,7 @@ static bp_err add_bare(reader *self, bp_question *question, const json_t *contex
         return err;
     question->bare = self->set->rows.count;
     err = add_document(self, end.text + end.kept, end.bytes - end.kept, choices, true);
-    self->set->rows.unscored = unscored; /* as options they are counted already */
+    self->set->rows.unscored = unscored; /* already counted as options */
     return err;
 }
 
@@ -188,7 +189,7 @@ static bp_err read_answer(const json_t *object, bp_question *question)
                    question->options - 1);
 }
 
-/* What is asked: one context or several, choices or a target. */
+/* Read the question: one context or several, choices or a target. */
 typedef struct form {
     const json_t *context, *contexts, *choices, *target;
 } form;

@@ -1,6 +1,6 @@
-/* The HDF5 file of states: what each layer leaves of every token, and a mix of the layers (Peters
- * et al. 2018, equation 1). Its rows are written by the merges of states.c and keys.c, in
- * the order of the corpora, so that the file does not depend on who computed what. */
+/* The HDF5 file of states: the output of each layer for every token, and a mix of the layers
+ * (Peters et al. 2018, equation 1). The merges of states.c and keys.c write its rows in the order
+ * of the corpora, so that the file does not depend on the distribution of work. */
 #include "infer/score/states/states.h"
 
 #include "base/files/fs.h"
@@ -30,7 +30,7 @@ bp_err states_look_for_stop(void)
                                    : BP_OK;
 }
 
-/* The layers, or a mix of them, as datasets of a row a token. */
+/* The layers, or a mix of them, as datasets with one row per token. */
 static bp_err make_layers(state_file *file)
 {
     const bp_score_plan *plan = &file->self->plan;
@@ -81,7 +81,7 @@ bp_err state_file_begin(state_file *file, const scorer *self, int64_t most)
     return err;
 }
 
-/* The same rows of a layer or the mix. */
+/* Write the same rows of a layer or the mix. */
 static bp_err write_slab(state_file *file, const char *name, int64_t row, int64_t count,
                          const float *values)
 {
@@ -117,7 +117,7 @@ static void mix_layers(state_file *file, const float *states, int64_t floats)
     }
 }
 
-/* These rows may be most of a corpus, so that a stop is looked for here too. */
+/* These rows may be most of a corpus, so a stop request is checked here too. */
 bp_err state_file_gap(state_file *file, int64_t end)
 {
     bp_err err = BP_OK;

@@ -1,7 +1,6 @@
-/* score.states of a model that gives keys: the datastore of a nearest-neighbour language model. A
- * unit of windows (loop.c) computes the keys with the scores, so a token's key is what it is
- * predicted from when it is scored; its part begins with them. Called by loop.c and
- * setup.c. */
+/* score.states of a model that returns keys: the datastore of a nearest-neighbour language model. A
+ * unit of windows (loop.c) computes the keys with the scores, so a token's key is the state from
+ * which it is predicted in scoring. Its part begins with the keys. Called by loop.c and setup.c. */
 #include "infer/score/states/states.h"
 
 #include "infer/score/tables/tables.h"
@@ -32,7 +31,7 @@ static bp_err write_flags(state_file *file, int64_t first, int64_t count, bool s
     return err;
 }
 
-/* What makes a datastore of the file: the model, and the text. */
+/* Add the attributes of a datastore: the model, and the text. */
 static bp_err begin(state_file *file, const scorer *self)
 {
     const bp_score_plan *plan = &self->plan;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* As many numbers as there are layers; false: others. */
+/* Parses one number per layer; false if they are not that. */
 bool states_read_weights(double *weights, const char *list, int64_t layers)
 {
     const char *at = list;
@@ -42,9 +42,10 @@ void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_
 {
     double weights[STATE_LAYERS];
 
-    if (!keys) /* of another job that scores */
+    if (!keys) /* for another job that scores */
         return;
-    if (keys->mix_scale != 1 && keys->mix_scale != 0 && !keys->mix) /* 0: has no such key */
+    if (keys->mix_scale != 1 && keys->mix_scale != 0 &&
+        !keys->mix) /* 0 if the job has no such key */
         bp_config_fault(config, "score.scale_without_mix",
                         "score.mix_scale = %g multiplies the mix of score.mix, which is not given: "
                         "at score.mix_scale; set score.mix too, or leave it out",
@@ -56,7 +57,7 @@ void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_
                         keys->mix);
         return;
     }
-    if (!keys->states || bp_task_has_head(&model->task)) /* which has been said */
+    if (!keys->states || bp_task_has_head(&model->task)) /* already reported */
         return;
     if (model->members > 0)
         bp_config_fault(config, "score.no_states",

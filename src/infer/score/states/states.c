@@ -1,6 +1,6 @@
-/* score.states of models that read a text whole, as units of work: a unit is some texts one after
- * another, and its part has their states. (Models that give keys: keys.c.) A set
- * of sets.h. */
+/* score.states of models that read whole texts, as units of work: a unit is a few consecutive
+ * texts, and its part has their states. (For models that return keys see keys.c.) A set of sets.h.
+ * */
 #include "infer/score/states/states.h"
 
 #include "base/log.h"
@@ -16,7 +16,7 @@
 #define TEXT_TOKENS 2048 /* of a text that is read whole, unless score.context says otherwise */
 #define UNIT_TOKENS 512  /* of the texts of a unit together; one text may be longer */
 
-/* A run of a document's text that is read whole, and where its rows go. */
+/* A run of a document's text that is read whole, and the place of its rows. */
 typedef struct state_text {
     int64_t file, first, count; /* in the file's /tokens */
     int64_t row;                /* of /layer_K */
@@ -33,7 +33,7 @@ typedef struct state_texts {
     char key[BP_SHA256_HEX];
     int32_t *tokens; /* [most], on the computing ranks */
     float *states;   /* [layers][most][columns]; not on a lead, */
-    float *to;       /* where it is a place in the unit's result */
+    float *to;       /* where it points into the unit's result */
 } state_texts;
 
 static state_texts *texts_of(const void *context)
@@ -41,15 +41,15 @@ static state_texts *texts_of(const void *context)
     return scorer_own(context, &score_states_set);
 }
 
-/* Where the next text begins. */
+/* The start of the next text. */
 typedef struct place {
     int64_t document, token;
 } place;
 
 /* ---- the texts ---- */
 
-/* The next text of the plan, from `at` on; its count is 0 at the end. Pieces of a document that is
- * longer than a text are texts of their own. */
+/* The next text of the plan, from `at` on; its count is 0 at the end. Pieces of a document longer
+ * than a text are separate texts. */
 static bp_err next_text(const state_texts *s, place *at, state_text *out)
 {
     const bp_score_plan *plan = &s->self->plan;
@@ -95,7 +95,7 @@ static bp_err list_texts(state_texts *s)
     }
 }
 
-/* Warns of documents that are cut because no key says how long a text may be. */
+/* Warns about documents that are cut because no key sets the length of a text. */
 static void warn_of_pieces(const state_texts *s)
 {
     int64_t documents = 0, longest = 0, tokens = 0;
@@ -122,7 +122,7 @@ static int64_t unit_tokens(const state_texts *s)
     return s->most > UNIT_TOKENS ? s->most : UNIT_TOKENS;
 }
 
-/* As many texts one after another as have UNIT_TOKENS together, one at least. */
+/* The most consecutive texts with at most UNIT_TOKENS together, at least one. */
 static void cut_units(state_texts *s)
 {
     int64_t tokens = 0;
@@ -151,7 +151,7 @@ static int64_t count_tokens(const void *context, int64_t number)
 
 /* ---- a unit ---- */
 
-/* Its result, of the size of the largest one: states are computed where they are handed on. */
+/* A unit's result, of the size of the largest one: states are computed in place. */
 static bp_err make_room(const state_texts *s, bp_buffer *out)
 {
     size_t bytes =
@@ -163,7 +163,7 @@ static bp_err make_room(const state_texts *s, bp_buffer *out)
 
 typedef struct text_asked {
     int64_t tokens;
-    int32_t eod; /* what the lead's corpus says */
+    int32_t eod; /* the lead's corpus decides */
 } text_asked;
 
 /* A text through the model. */
@@ -272,7 +272,7 @@ static int64_t bytes_of(const bp_config *config, const bp_state_form *form, int6
 
     if (asked == 0)
         most = context < TEXT_TOKENS ? context : TEXT_TOKENS;
-    /* all layers here, and on several stages in a buffer; the mix, and rows of a gap */
+    /* all layers of this rank, with several stages also in a buffer; the mix, and rows of a gap */
     rows = form->layers * ((most > UNIT_TOKENS ? most : UNIT_TOKENS) + most) + 2 * most;
     if (form->keys) /* of a batch, a unit and a gap */
         rows = bp_score_batch_tokens(inputs) + BP_SCORE_UNIT_INPUTS + inputs + STATE_GAP;

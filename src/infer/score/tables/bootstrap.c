@@ -1,4 +1,4 @@
-/* The bootstrap over documents, whose resamples ranks share out. Called by summary.c on the
+/* The bootstrap over documents, whose resamples are divided over ranks. Called by summary.c on the
  * coordinator, and by loop.c on the others. */
 #include "infer/score/tables/bootstrap.h"
 
@@ -11,10 +11,10 @@
 
 enum { NLL, TOKENS, COLUMNS };
 
-#define CHUNK_BLOCKS 16 /* of documents that are sent at a time: 1 MiB */
+#define CHUNK_BLOCKS 16 /* of documents sent at a time: 1 MiB */
 #define SHARED_FROM  (4 * BP_RESAMPLE_BLOCK)
 
-/* What the coordinator asks for. */
+/* The coordinator's request. */
 typedef struct resampling {
     int64_t n;
     uint64_t seed;
@@ -27,7 +27,8 @@ static int first_of(int rank, int size)
     return (int)((int64_t)BP_RESAMPLES * rank / size);
 }
 
-/* columns[COLUMNS][CHUNK] of documents [first, first + count), from rank 0 to all of them. */
+/* Broadcast columns[COLUMNS][CHUNK] of documents [first, first + count) from rank 0 to all ranks.
+ * */
 static void share_chunk(double *columns, const resampling *what, int64_t first, int64_t count,
                         MPI_Comm ranks)
 {
@@ -41,7 +42,7 @@ static void share_chunk(double *columns, const resampling *what, int64_t first, 
         bp_bcast_bytes(columns + c * stride, count * (int64_t)sizeof *columns, 0, ranks);
 }
 
-/* values[resamples of this rank]. A rank whose memory is short takes part in the broadcasts. */
+/* values[resamples of this rank]. A rank out of memory still takes part in the broadcasts. */
 static bp_err resample(double *values, const resampling *what, int rank, int size, MPI_Comm ranks)
 {
     const int64_t stride = CHUNK_BLOCKS * BP_RESAMPLE_BLOCK, blocks = bp_resample_blocks(what->n);
@@ -95,7 +96,7 @@ bp_err bp_score_bootstrap_answer(MPI_Comm ranks, const void *request)
     return err;
 }
 
-/* The standard deviation of the values that are defined; NaN of fewer than 2. */
+/* The standard deviation of the values that are defined; NaN for fewer than 2. */
 static double deviation(const double values[BP_RESAMPLES])
 {
     double mean = 0, squares = 0;

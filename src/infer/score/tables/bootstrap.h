@@ -12,11 +12,11 @@ typedef struct bp_score_draw {
 } bp_score_draw;
 
 /** *out: standard error of exp(sum nll / sum tokens) over documents: the standard deviation of
- * 1,000 resamples of n documents from n, keyed by (seed, resample). Equal for any number of threads
- * and ranks. NaN for fewer than 2 documents with tokens.
+ * 1,000 resamples of n documents from n, keyed by (seed, resample). The result is the same for any
+ * number of threads and ranks, and NaN for fewer than 2 documents with tokens.
  *
- * helpers: all of their ranks share the resamples out where documents are many; NULL: this rank
- * alone. Not a collective: the others are in bp_requests_follow.
+ * helpers: if there are many documents, all their ranks divide the resamples; NULL: only this rank.
+ * Not a collective: the others are in bp_requests_follow.
  * Shapes:     draws[n].
  * Errors:     BP_ERR_SYSTEM memory.
  * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1. */

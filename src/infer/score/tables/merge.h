@@ -1,4 +1,4 @@
-/* From parts to documents: a pure function of the parts and the corpora. Local: no MPI. */
+/* Merges parts into documents: a pure function of the parts and the corpora. Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_MERGE_H
 #define BP_INFER_SCORE_TABLES_MERGE_H
 

@@ -52,14 +52,14 @@ bp_err bp_score_check_names(const bp_corpus *corpus)
 
 /* ---- groups of documents ---- */
 
-/* A split of the documents into groups: document d belongs to group group_of(d), -1: to none. */
+/* A split of the documents into groups: document d belongs to group group_of(d), -1 if to none. */
 typedef struct grouping {
     const bp_score_table *table;
     int64_t groups;
     const bp_score_group *of; /* [groups] */
     const int32_t *codes;     /* [documents]; NULL: by file, or all in group 0 */
     bool by_file;
-    const json_t *whole; /* figures of all documents, if they are there */
+    const json_t *whole; /* figures of all documents, if available */
 } grouping;
 
 static int64_t group_of(const grouping *split, int64_t file, int64_t document)
@@ -71,8 +71,8 @@ static int64_t group_of(const grouping *split, int64_t file, int64_t document)
     return split->by_file ? file : 0;
 }
 
-/* Documents sorted by group, in corpus order within one. `at` holds each group's begin, and is used
- * up. */
+/* Documents sorted by group, in corpus order within one. `at` has each group's begin, and is
+ * overwritten. */
 static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
 {
     const bp_score_plan *plan = split->table->plan;
@@ -88,7 +88,7 @@ static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
     }
 }
 
-/* The bootstrap of one group, or that of all documents where the group is all of them. */
+/* The bootstrap of one group, or that of all documents if the group has all of them. */
 static bp_err deviation_of(double *out, const grouping *split, const bp_score_draw *draws,
                            int64_t documents)
 {
@@ -159,8 +159,8 @@ static bp_err add_groups(json_t *root, const char *key, const grouping *split, c
     return err;
 }
 
-/* Of several corpora the mean of each one's NLL a token, whatever their lengths; a corpus without
- * scored tokens has none. Perplexities have no mean. */
+/* For several corpora, the unweighted mean of their NLLs per token; corpora without scored tokens
+ * are ignored. Perplexities are not averaged. */
 static void add_macro(json_t *root)
 {
     json_t *corpora = json_object_get(root, "corpora"), *figures;
@@ -226,7 +226,7 @@ static bp_err add_labels(json_t *root, const bp_score_table *table)
 
 /* ---- the whole ---- */
 
-/* What the code of the corpora lacks of their text. */
+/* Note the text that the corpora's tokens do not represent. */
 static bp_err put_losses(json_t *convention, const bp_corpus *corpus)
 {
     bp_tokenizer *tokenizer = NULL;
@@ -236,7 +236,7 @@ static bp_err put_losses(json_t *convention, const bp_corpus *corpus)
 
     for (int64_t k = 0; err == BP_OK && !text && k < bp_corpus_files(corpus); k++)
         err = bp_corpus_file_tokenizer(bp_corpus_file_at(corpus, k), &text, &bytes);
-    if (err == BP_OK && text && /* one that can't be read is the page's to warn of */
+    if (err == BP_OK && text && /* the page warns about one that can't be read */
         bp_tokenizer_parse(&tokenizer, text, bytes, "the corpus's tokenizer") == BP_OK &&
         bp_tokenizer_loses(tokenizer))
         (void)json_object_set_new(convention, "loses", json_string(bp_tokenizer_loses(tokenizer)));

@@ -1,4 +1,4 @@
-/* Sums that do not depend on order, and the figures made of them. Local: no MPI. */
+/* Sums that do not depend on order, and figures computed from them. Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_SUMS_H
 #define BP_INFER_SCORE_TABLES_SUMS_H
 
@@ -21,18 +21,18 @@ typedef struct bp_score_sums {
     bp_fixed nll;                            /* sum of -logprob */
     bp_fixed square;                         /* sum of logprob^2 */
     int64_t bytes, words, words_split;       /* of the original text */
-    bool no_bytes, no_words, no_words_split; /* unknown for a corpus */
-    int64_t oov;                             /* of the tokens: words out of the vocabulary, */
-    int64_t zeros, oov_zeros; /* of probability 0, which nll and square lack, and both */
+    bool no_bytes, no_words, no_words_split; /* a corpus may not know them */
+    int64_t oov;              /* number of tokens that are words out of the vocabulary, */
+    int64_t zeros, oov_zeros; /* have probability 0 (not in nll and square), and both */
     bp_fixed oov_nll;
-    bool has_oov, has_zeros; /* the tokenizer has such words; the model such probabilities */
+    bool has_oov, has_zeros; /* the tokenizer may have such words; the model such probabilities */
 } bp_score_sums;
 void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
 
-/** The sum of -logprob: infinite where a token has probability 0. */
+/** The sum of -logprob: infinite if a token has probability 0. */
 double bp_score_nll(const bp_score_sums *sums);
 
-/** The figures of a set, as docs/formats.md lists them; null where one is not defined.
+/** The figures of a set, as docs/formats.md lists them; null if one is not defined.
  *
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
  *             times the perplexity (tokens taken as independent). Returns: a new reference. */

@@ -1,4 +1,4 @@
-/* What all documents came to, and the labels of all corpora as one. Filled by merge.c, read by
+/* The results of all documents, and the labels of all corpora combined. Filled by merge.c, read by
  * summary.c and tables.c. */
 #include "infer/score/tables/table.h"
 
@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- label columns: a corpus numbers its values as it likes, so equal values meet by name ---- */
+/* ---- label columns: corpora number their values independently, so equal values are matched by
+ * name ---- */
 
 static bp_score_column *find_column(bp_score_table *table, const char *name)
 {
@@ -93,7 +94,8 @@ static void free_groups(bp_score_group *groups, int64_t count)
     bp_free(groups);
 }
 
-/* The groups of a document: its file's (index -1), and of each column its value's; NULL: none. */
+/* The groups of a document: its file's (index -1), and for each column its value's; NULL if there
+ * is none. */
 static bp_score_group *group_at(const bp_score_table *table, int64_t file, int64_t document,
                                 int64_t column)
 {

@@ -14,16 +14,16 @@
 #include <xxhash.h>
 
 #define VERSION      1
-#define BLOCK_VALUES 65536 /* held before they are written, or as many as 256 rows have */
+#define BLOCK_VALUES 65536 /* buffered before they are written, or the size of 256 rows */
 #define BLOCK_ROWS   BP_SCORE_COUNTS
 #define BLOCK_TOKENS 16384
 #define MEMBER_GRID  "member_logprob"
 
 /* ---- blocks of statistics ---- */
 
-/* A block is columns[plain_columns][rows] of the statistics that are datasets of their own, and
- * after them the grid[rows][members] of the members' log-probabilities. An ensemble's last column
- * is made of another one (BP_SCORE_UNBIASED). */
+/* A block is columns[plain_columns][rows] of the statistics with separate datasets, followed by the
+ * grid[rows][members] of the members' log-probabilities. An ensemble's last column is computed from
+ * another one (BP_SCORE_UNBIASED). */
 static int64_t plain_columns(const bp_token_statistics *statistics)
 {
     return statistics->count - statistics->members + (statistics->members > 0);
@@ -96,8 +96,8 @@ static void clear_block(bp_tokens_writer *writer)
         writer->block[i] = NAN;
 }
 
-/* Names of the corpora, and where each begins: under the old name, which means documents in one
- * file and entries in another, and under `name`. */
+/* Names of the corpora, and the begin of each, under `name` and under the old name (which means
+ * documents in one file and entries in another). */
 static bp_err write_corpora(bp_h5 *out, const char *name, const int64_t *starts,
                             const bp_score_plan *plan)
 {
@@ -114,7 +114,7 @@ static bp_err write_corpora(bp_h5 *out, const char *name, const int64_t *starts,
     return err;
 }
 
-/* A row an entry; starts[files + 1] of corpora among them, the last is the number of rows. */
+/* One row per entry; starts[files + 1] of corpora among them, the last is the number of rows. */
 static bp_err begin_writer(bp_tokens_writer **out, const char *path, const char *kind,
                            const bp_score_plan *plan, const int64_t *starts,
                            const bp_token_statistics *statistics)
@@ -446,7 +446,7 @@ static bp_err hash_tokens(XXH3_state_t *state, int32_t *tokens, const bp_score_p
     return err;
 }
 
-/* Hashes, which distinguish texts of equal counts; the corpora are read once more for them. */
+/* Hashes distinguish texts with equal counts. The corpora are read again for them. */
 static bp_err write_hashes(bp_h5 *out, const bp_score_plan *plan)
 {
     uint64_t *block = bp_alloc("score.tables", BLOCK_ROWS, sizeof(*block));

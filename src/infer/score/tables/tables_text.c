@@ -70,9 +70,9 @@ bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan)
     return err;
 }
 
-/* ---- tokens.h5: ids of tokens, and what they are text of ---- */
+/* ---- tokens.h5: ids of tokens, and their texts ---- */
 
-/* Two bytes a token where the vocabulary allows it: HDF5 narrows them. */
+/* Two bytes per token if the vocabulary allows it; HDF5 converts them. */
 static bp_err write_tokens(bp_h5 *out, const bp_score_plan *plan)
 {
     bool narrow = bp_corpus_vocab_size(plan->corpus) <= UINT16_MAX;
@@ -118,7 +118,7 @@ static bp_err write_starts(bp_h5 *out, const bp_score_plan *plan)
     return err;
 }
 
-/* All corpora have one tokenizer; the first that keeps its text gives it. */
+/* All corpora have the same tokenizer; its text comes from the first that has it. */
 static bp_err write_tokenizer(bp_h5 *out, const bp_corpus *corpus)
 {
     const char *hash = bp_corpus_tokenizer_hash(corpus);

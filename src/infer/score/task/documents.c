@@ -1,5 +1,5 @@
-/* Documents of a task: their outcomes as the checkpoint has them, their rows, and groups of them.
- * Called by task.c, and by each.c for a task. */
+/* Documents of a task: their outcomes from the checkpoint, their rows, and groups of them. Called
+ * by task.c, and by each.c for a task. */
 #include "infer/score/task/documents.h"
 
 #include "base/log.h"
@@ -13,9 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what they are ---- */
+/* ---- what documents are ---- */
 
-/* What a checkpoint, or the first member of an ensemble, keeps beside tensors. */
+/* The state of a checkpoint, or of the first member of an ensemble, without tensors. */
 static bp_err read_state(json_t **state, const char *path)
 {
     bp_ensemble_list list = {0};
@@ -57,7 +57,7 @@ bp_err task_documents_id(const task_documents *self, int64_t d, char *id, size_t
     return bp_corpus_file_doc_id(bp_corpus_file_at(self->corpus, k), d, id, id_bytes);
 }
 
-/* Names of classes and tags as they are, or numbers: "LABEL_0" of an import. */
+/* Names of classes and tags, or numbers: "LABEL_0" of an import. */
 static bp_err find_columns(task_documents *self, const task_documents_spec *spec)
 {
     const json_t *names = json_object_get(json_object_get(self->state, "model"), "labels");
@@ -94,7 +94,7 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     return err;
 }
 
-/* Corpora of one text and of two may be side by side. */
+/* Corpora of single texts and of pairs may be mixed. */
 static bp_err find_pairs(task_documents *self)
 {
     int64_t at = 0;
@@ -132,7 +132,7 @@ static bp_err read_texts(task_documents *self, int64_t d, const bp_document **do
     return err;
 }
 
-/* ---- what is asked of them ---- */
+/* ---- what is requested of them ---- */
 
 static void add_row(task_documents *self, int64_t *capacity, task_row row)
 {
@@ -161,7 +161,7 @@ static task_row row_of_window(const task_documents *self, const bp_document *doc
     return row;
 }
 
-/* For a document, or for each of its words that has a place. */
+/* For a document, or for each of its words that fits. */
 static void add_rows(task_documents *self, int64_t *capacity, const bp_document *document,
                      const bp_task_pair *pair)
 {
@@ -188,7 +188,7 @@ static void add_rows(task_documents *self, int64_t *capacity, const bp_document 
         }
 }
 
-/* For a document that is read to its end, or longer than what is read. */
+/* For a document that is read to its end, or is truncated. */
 static int64_t tokens_of(const task_documents *self, int64_t d, const bp_document *document)
 {
     const int64_t *first = bp_document_table_first(self->table);
@@ -340,7 +340,7 @@ bp_err bp_task_documents_one(task_documents *self, int64_t number, int32_t *inpu
     return BP_OK;
 }
 
-/* Example `w`, at `length` places each; *longest grows with it. */
+/* Example `w`, at `length` places each; updates *longest. */
 static bp_err add_document(task_documents *self, int64_t number, int64_t w, int64_t *longest)
 {
     int64_t length;

@@ -23,7 +23,7 @@ static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic
            (statistic >= statistics->count - statistics->members && statistic < statistics->count);
 }
 
-/* NaN where it is not known, since there is no label. */
+/* NaN if unknown, because there is no label. */
 static void take(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
                  int64_t at, float *out)
 {
@@ -64,7 +64,7 @@ static void count_predictions(const task_scoring *task, int64_t *predictions)
             task_documents_ends(documents);
 }
 
-/* For a regression a document has its value. */
+/* For a regression: the value of each document. */
 static bp_err write_values(const task_scoring *task, const char *path, const bp_outcomes *table)
 {
     float *label = bp_alloc("score.task", table->count, sizeof *label);

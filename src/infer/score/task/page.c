@@ -13,9 +13,9 @@
 #include <string.h>
 
 #define CONFUSION_SHOWN 40 /* classes of a matrix that a page can show */
-#define MISTAKES        10 /* of those that the model was surest of */
+#define MISTAKES        10 /* number of mistakes listed, the most confident ones */
 
-/* And labels to compare them with. */
+/* And there are labels to compare with. */
 static bool has_classes(const task_scoring *task)
 {
     return task->kind->has_names && task_has_figures(task);
@@ -91,7 +91,7 @@ static json_t *class_name(const task_scoring *task, size_t label)
     return bp_score_page_text(name, strlen(name));
 }
 
-/* A row of the matrix: cells are the darker the larger their share of it is. */
+/* A row of the matrix: the larger a cell's share of the row, the darker it is. */
 static json_t *confusion_row(const task_scoring *task, const json_t *counts, size_t label)
 {
     size_t K = json_array_size(counts);
@@ -110,7 +110,7 @@ static json_t *confusion_row(const task_scoring *task, const json_t *counts, siz
     return json_pack("{s:o, s:o}", "name", class_name(task, label), "cells", cells);
 }
 
-/* Precision, recall and F1 of a class, as shares of counts that the row has too. */
+/* Precision, recall and F1 of a class, as shares of counts that are in the row too. */
 static json_t *class_row(const task_scoring *task, const json_t *counts, size_t label)
 {
     double right = count_at(counts, label, label), labelled = 0, predicted = 0;
@@ -150,14 +150,14 @@ static void add_classes(json_t *page, const task_scoring *task, const json_t *re
     json_decref(rows);
 }
 
-/* ---- the surest mistakes ---- */
+/* ---- the most confident mistakes ---- */
 
 typedef struct mistake {
     float log_p;
     int64_t document, row;
 } mistake;
 
-/* Into its place among the surest of those before. */
+/* Insert it at its place among the most confident ones so far. */
 static void insert(mistake *list, int *count, mistake one)
 {
     int at = *count < MISTAKES ? (*count)++ : MISTAKES - 1;

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More classes than that have tables too large to read. */
+/* Tables of more classes are too large to read. */
 #define TABLE_CLASSES 1000
 
 int32_t task_best_of(const task_scoring *task, int64_t r)
@@ -38,7 +38,7 @@ void task_add_field(bp_buffer *out, const char *text)
     bp_csv_add(out, text, strlen(text));
 }
 
-/* The fewest digits that give a float32 back. */
+/* The fewest digits that restore a float32. */
 static void add_value(bp_buffer *out, float value)
 {
     char text[32];
@@ -79,7 +79,7 @@ static void add_class_row(bp_buffer *out, const task_scoring *task, int64_t r)
                          (double)row[task->outcomes + TASK_MUTUAL]);
 }
 
-/* Has the table a column of each class? */
+/* Does the table have a column for each class? */
 static bool reports_classes(const task_scoring *task)
 {
     return bp_task_kind_has_classes(task->kind) && task->outcomes <= TABLE_CLASSES;
@@ -145,7 +145,7 @@ static bp_err write_predictions(const task_scoring *task)
     return err;
 }
 
-/* Rows are labels, columns predictions; null of many classes. New reference. */
+/* Rows are labels, columns predictions; null for many classes. New reference. */
 static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
 {
     int64_t K = task->outcomes, *counts;
@@ -358,7 +358,7 @@ static bp_err summarise(task_scoring *task)
     return err;
 }
 
-/* What predictions without labels are not compared with. */
+/* Log how many predictions have no label to compare with. */
 static void say_unlabelled(const task_scoring *task)
 {
     const char *column = task->documents.column;

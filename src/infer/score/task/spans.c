@@ -25,7 +25,7 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
     const int32_t *context = task->documents.row[r].context;
     const float *begins = task->log_p + 2 * w * T, *ends = begins + T;
 
-    /* of both ends, which the window's first places have */
+    /* of both ends, at the window's first places */
     for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
         int64_t statistic =
             k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION;
@@ -52,13 +52,13 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
 typedef struct question {
     int64_t document;
     char id[BP_CORPUS_ID_BYTES + 1];
-    char *answer; /* the prediction; "": none */
+    char *answer; /* the prediction; "" if there is none */
     double probability;
-    const float *more; /* [TASK_MORE] of an ensemble: of the best span's window */
-    json_t *expected;  /* a list of texts; empty: there is no answer; null: it is not known */
+    const float *more; /* [TASK_MORE] for an ensemble: of the best span's window */
+    json_t *expected;  /* a list of texts; empty if there is no answer, null if unknown */
 } question;
 
-/* The best of windows [first, end), or none where that is more probable in each of them. */
+/* The best of windows [first, end), or no answer if that is more probable in each of them. */
 static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t first, int64_t end,
                      question *out)
 {

@@ -1,5 +1,5 @@
 /* Scoring a task: a unit is a group of documents, which is one batch, and its part has the rows of
- * these documents; then predictions and figures are made of all rows in their order. A set of
+ * these documents. Predictions and figures are then computed from all rows in order. A set of
  * sets.h. */
 #include "infer/score/task/task_priv.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- rows of predictions: a probability of each outcome ---- */
 
-/* An outcome each, and of an ensemble more. */
+/* One column per outcome, and more for an ensemble. */
 static int64_t width_of(const task_scoring *task)
 {
     int64_t more = task->self->info.members == 0 ? 0 : task->kind->is_value ? 1 : TASK_MORE;
@@ -103,8 +103,8 @@ static void pack(const task_scoring *task, const bp_model_batch *batch, int64_t 
         }
 }
 
-/* Where there is no label outcome 0 is the target. A unit is one batch: job/work_units.c asks
- * between units whether to stop. */
+/* Without a label, outcome 0 is the target. A unit is one batch; job/work_units.c checks for a stop
+ * request between units. */
 static bp_err run_unit(void *context, int64_t g, bp_buffer *out, bool *stopped)
 {
     scorer *self = context;
@@ -261,7 +261,7 @@ static bool has_answers(const scorer *self)
     return !self->method && bp_task_kind_of(&self->info.task)->over_places;
 }
 
-/* In place of windows. */
+/* Instead of windows. */
 const score_set score_task_set = {
     .is_asked = is_asked,
     .files = (const score_file[]){{"summary.json", is_told},

@@ -14,15 +14,16 @@ enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
 typedef struct task_scoring task_scoring;
 
-/* What a unit keeps of each row of a task, and what all rows become. */
+/* The results that a unit keeps for each row of a task, and how they become files. */
 typedef struct task_results {
     int64_t (*width_of)(const task_scoring *task); /* floats of a row */
-    /* Row r, of example w of the batch and at `at` among its rows; `out` is 0 before. On leads. */
+    /* Write row r: of example w of the batch, number `at` among its rows; `out` is 0 before. On
+     * leads. */
     void (*take)(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
                  int64_t at, float *out);
-    /* Rows of the parts to task->table. On the coordinator. */
+    /* Copy rows of the parts to task->table. On the coordinator. */
     void (*put)(task_scoring *task, int64_t first, int64_t rows, const char *from);
-    /* Files of task->table. On the coordinator. */
+    /* Write the files from task->table. On the coordinator. */
     bp_err (*write)(task_scoring *task);
     bool distribution; /* `take` reads task->log_p */
 } task_results;
@@ -34,26 +35,26 @@ struct task_scoring {
     int64_t outcomes;
     task_documents documents;
     bp_work_units units;
-    int64_t predictions; /* of texts, words, or questions, whose windows are documents */
-    int64_t unlabelled;  /* those without a label, which no figure includes */
+    int64_t predictions; /* texts, words, or questions (whose windows are documents) */
+    int64_t unlabelled;  /* number of rows without a label, which no figure includes */
     int64_t width;       /* of a row */
     float *table;        /* [documents.rows][width], of outcomes by statistics; on the coordinator,
                             at the end */
     float *row;          /* [width] */
     float *log_p;        /* [rows of a group][outcomes], of spans [TASK_GROUP][2][length] */
-    float *values;       /* [statistics][TASK_GROUP][documents.length] of an ensemble */
+    float *values;       /* [statistics][TASK_GROUP][documents.length] for an ensemble */
 };
 
 /* outcomes.c */
-/** outcomes.h5: an ensemble's statistics of each prediction, for comparing methods. */
+/** Write outcomes.h5: an ensemble's statistics of each prediction, for comparing methods. */
 extern const task_results task_outcomes;
 
 /* report.c */
-/** summary.json and predictions.csv, and lines for people. On the coordinator. Errors: those of
- * writing; BP_ERR_SYSTEM memory. */
+/** Write summary.json and predictions.csv, and log the figures. On the coordinator. Errors: those
+ * of writing; BP_ERR_SYSTEM memory. */
 bp_err task_report(task_scoring *task);
 
-/** Has row r, not of spans, a class, a value or a tag? */
+/** Does row r (not of spans) have a class, a value or a tag? */
 static inline bool task_has_label(const task_scoring *task, int64_t r)
 {
     return task->documents.row[r].label >= 0;
@@ -64,23 +65,23 @@ static inline bool task_has_figures(const task_scoring *task)
     return task->unlabelled < task->predictions;
 }
 
-/** The outcome of row r that is the most probable. */
+/** The most probable outcome of row r. */
 int32_t task_best_of(const task_scoring *task, int64_t r);
 /** "entropy" and "mutual_information" of "task" in the summary: means over `count` predictions. */
 void task_put_means(json_t *results, const double sums[TASK_MORE], int64_t count);
-/** CSV: in quotation marks where it must be. */
+/** Write a CSV field, quoted if necessary. */
 void task_add_field(bp_buffer *out, const char *text);
 
 /* page.c */
-/** index.html, once there is a summary. */
+/** Write index.html, after the summary exists. */
 void task_page_write(const task_scoring *task);
 
 /* spans.c */
 /** As task_results.take. */
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
                     float *out);
-/** Figures (none of questions whose answers are not known), and predictions.csv and
- * predictions.json. Errors: those of writing and of reading the corpus. */
+/** Write figures (none for questions with unknown answers), predictions.csv and predictions.json.
+ * Errors: those of writing and of reading the corpus. */
 bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed);
 
 #endif

@@ -1,5 +1,5 @@
-/* What vectors of documents are asked for: by keys, and by what the model's checkpoint says. Called
- * by jobs/score.c. */
+/* Settings of document vectors, from the keys and the model's checkpoint. Called by jobs/score.c.
+ * */
 #include "infer/score/vectors/vectors.h"
 
 #include "base/config/json.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keys that have no meaning beside it. */
+/* Keys that have no meaning with it. */
 static bp_err check_keys(const bp_config *config)
 {
     static const char *const OTHERS[] = {"score.candidates", "score.select", "score.tokens",
@@ -29,7 +29,7 @@ static bp_err check_keys(const bp_config *config)
     return BP_OK;
 }
 
-/* Of a causal model the tokenizer's template may put a token after a text. */
+/* For a causal model, the tokenizer's template may put a token after a text. */
 static bp_err find_end(bp_vectors_wish *out, const char *folder)
 {
     char *path = bp_path_join(folder, "tokenizer.json");
@@ -55,10 +55,10 @@ static void take_prompt(bp_vectors_wish *out, const json_t *ids)
         out->prompt[k] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
     }
     if (count > BP_VECTORS_PROMPT)
-        out->prompt[0] = -1; /* refused, with ids beyond the vocabulary */
+        out->prompt[0] = -1; /* refused, like ids beyond the vocabulary */
 }
 
-/* On the root. A checkpoint that can't be read is left to what opens it. */
+/* On the root. Opening it reports a checkpoint that can't be read. */
 static bp_err find(bp_vectors_wish *out, const bp_config *config)
 {
     const bp_score_keys *keys = bp_score_keys_of(config);

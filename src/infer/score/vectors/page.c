@@ -1,5 +1,5 @@
-/* score/index.html of score.vectors: how many vectors there are, how long they are and how far
- * apart, and the nearest documents of some. Called by vectors.c, on the coordinator. */
+/* score/index.html of score.vectors: the number, lengths and distances of vectors, and the nearest
+ * documents of some. Called by vectors.c, on the coordinator. */
 #include "infer/score/vectors/vectors_priv.h"
 
 #include "base/files/fs.h"
@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPARED_MOST 100000 /* documents that are compared: each is read once */
+#define COMPARED_MOST 100000 /* documents compared; each is read once */
 #define SHOWN         8      /* documents whose nearest ones are shown */
 #define NEAREST       5
-#define BLOCK         1024 /* vectors that are read at once */
+#define BLOCK         1024 /* vectors read at once */
 #define ID_BYTES      256
 
 typedef struct near_document {

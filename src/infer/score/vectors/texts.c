@@ -20,7 +20,7 @@ static bool begins_so(const vector_texts *texts, const bp_score_document *docume
     return *err == BP_OK && first == texts->begin;
 }
 
-/* Places of a document's example, and whether it has more than there are. */
+/* Places of a document's example, and whether it is truncated. */
 static bp_err count_places(vector_texts *texts, int64_t d, int64_t *places)
 {
     bp_score_document document;

@@ -1,5 +1,5 @@
-/* The job of score.vectors (job/work.h runs it): a unit is some documents of about one length, its
- * part has their vectors, and the merge writes score/vectors.h5. */
+/* The job of score.vectors (job/work.h runs it): a unit is some documents of similar length, and
+ * its part has their vectors. The merge writes score/vectors.h5. */
 #include "infer/score/vectors/vectors_priv.h"
 
 #include "base/config/run_options.h"
@@ -58,7 +58,7 @@ static int64_t batch_windows(int64_t most)
     return windows < 1 ? 1 : windows < VECTORS_BATCH ? windows : VECTORS_BATCH;
 }
 
-/* Opened for vectors, a model that continues texts of any length reads them up to its context. */
+/* For vectors, a model that continues texts of any length reads them up to its context. */
 static int64_t context_of(const json_t *state)
 {
     int64_t context = bp_model_state_context(state);
@@ -121,7 +121,8 @@ static bp_err open_model(void *context, bp_model **out)
 
 /* ---- inputs ---- */
 
-/* Encoders of BERT's kind read [CLS] A [SEP]; others what their tokenizer puts around a text. */
+/* Encoders of BERT's kind read [CLS] A [SEP]; others read a text with the tokens that their
+ * tokenizer puts around it. */
 static bp_err find_frame(vectors *self)
 {
     const bp_model_info *info = &self->job->info;
@@ -284,7 +285,7 @@ static bp_err answer(void *context, const void *what)
                                  self->rows, NULL);
 }
 
-/* As torch.nn.functional.normalize does it. */
+/* As torch.nn.functional.normalize. */
 static void normalise(float *row, int64_t width)
 {
     double sum = 0;
@@ -361,7 +362,7 @@ static bp_err begin_file(const vectors *self, bp_h5 *h5)
     return err == BP_OK ? bp_h5_put_int(h5, "/", "cut_documents", self->texts.cut) : err;
 }
 
-/* Documents of a run that is sorted together go to `run` in their own order, and the last unit
+/* Documents of a run that is sorted together are stored in `run` in document order; the last unit
  * writes them. */
 static bp_err put_unit(const vectors *self, const bp_part_result *part, bp_h5 *h5, float *run)
 {
@@ -456,7 +457,7 @@ static void report(const void *context)
 
 /* ---- --plan ---- */
 
-/* The unit in the middle, of documents as they are. */
+/* The middle unit, of the actual documents. */
 static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
     vectors *self = context;

@@ -10,23 +10,23 @@
 
 #define BP_VECTORS_PROMPT 512
 
-/** What is asked for, by keys or else by the model (a sentence encoder's "vectors" in the state of
- * its checkpoint). Plain data. */
+/** The request, from the keys or else from the model (a sentence encoder's "vectors" in the state
+ * of its checkpoint). Plain data. */
 typedef struct bp_vectors_wish {
-    char pool[8]; /* "mean", "first", "last"; "": no vectors are asked for */
-    bool norm;    /* of length 1 */
-    int64_t most; /* places of an example, by the model; 0: its context */
-    int64_t end;  /* the token that the model's tokenizer puts after a text; -1: none */
+    char pool[8]; /* "mean", "first", "last"; "": no vectors */
+    bool norm;    /* normalized to length 1 */
+    int64_t most; /* the model's places of an example; 0: its context */
+    int64_t end;  /* the token that the model's tokenizer puts after a text; -1 if there is none */
     int64_t prompt_count;
     int32_t prompt[BP_VECTORS_PROMPT]; /* tokens before each document */
 } bp_vectors_wish;
 
 /** Keys that are not given get the model's values.
  *
- * Collective: over `world`. Errors: BP_ERR_CONFIG keys that have no meaning beside score.vectors;
+ * Collective: over `world`. Errors: BP_ERR_CONFIG keys that have no meaning with score.vectors;
  *             those of reading the tokenizer: the same on all ranks. */
 bp_err bp_vectors_find(bp_vectors_wish *out, bp_config *config, MPI_Comm world);
-/** As bp_score (score.h), of vectors: it writes score/vectors.h5. */
+/** As bp_score (score.h), for vectors: writes score/vectors.h5. */
 bp_err bp_vectors(MPI_Comm world, bp_config *config, const bp_vectors_wish *wish,
                   const bp_planned_world *plan);
 

@@ -1,5 +1,5 @@
 /* The Laplace approximation of the last layer, step by step: states of a sample of tokens,
- * curvature factors, the prior, samples of the head. Called by methods/laplace.c, once a fit. */
+ * curvature factors, the prior, samples of the head. Called by methods/laplace.c, once per fit. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/config/json.h"
@@ -21,7 +21,7 @@
 
 #define READ_VALUES ((int64_t)1 << 16) /* of the last matrix, at a time */
 
-/* A fit under way. */
+/* A running fit. */
 typedef struct fit {
     const bp_mesh *mesh;
     const bp_config *config;
@@ -58,7 +58,7 @@ static bp_err check_model(const bp_model *model)
     return BP_OK;
 }
 
-/* Its data are documents then, and not tokens. */
+/* Its data are then documents, not tokens. */
 static bool is_of_task(const fit *self)
 {
     return bp_task_has_head(&self->model->info.task);
@@ -81,7 +81,7 @@ static bp_err count_data(const fit *self, const bp_corpus *corpus, int64_t *targ
     return err;
 }
 
-/* The corpus's size, and the digest of all that decides on the samples. */
+/* The corpus's size, and the digest of everything that determines the samples. */
 static bp_err look_at_corpus(fit *self)
 {
     const bp_laplace_spec *spec = self->spec;
@@ -111,7 +111,7 @@ static bp_err look_at_corpus(fit *self)
     return err;
 }
 
-/* ---- the report, as it is in the file ---- */
+/* ---- the report, as in the file ---- */
 
 static void write_notes(const bp_laplace_report *report, char *notes, size_t bytes)
 {
@@ -152,7 +152,7 @@ static bp_err read_notes(bp_laplace_report *report, const char *notes, const cha
     return err;
 }
 
-/* Is there a finished file of this fit? One that is damaged or another's is made anew. */
+/* Is there a finished file of this fit? A damaged file, or one of another fit, is made again. */
 static void find_finished(const fit *self)
 {
     bp_laplace_report found = *self->report;
@@ -344,7 +344,7 @@ static int64_t most_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* What is there at once in each step, on the rank that has most: the root, which has W as well. */
+/* The memory in use at once in each step, on the rank with most: the root, which also has W. */
 int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape,
                          int64_t vocab_size, int64_t width)
 {

@@ -13,20 +13,22 @@
  *
  *     log p(D|W) - tau/2 |W|^2 + VC/2 log tau - 1/2 sum_ij log(N g_i a_j + tau).
  *
- * N counts what a model is trained to predict: every token of the corpus, end-of-document tokens
- * too. G, A and the likelihood are means over some of these tokens (laplace.tokens): whole work
- * units of documents, spread evenly, each token with the document's tokens before it (the first one
- * with an end-of-document token) up to the model's context; log p(D|W) is N times its mean. Without
- * an end-of-document token a document's first token has nothing before it, and is left out there.
+ * N counts the tokens that a model is trained to predict: every token of the corpus, including
+ * end-of-document tokens. G, A and the likelihood are means over some of these tokens
+ * (laplace.tokens): whole work units of documents, spread evenly, each token with the document's
+ * tokens before it (the first one with an end-of-document token) up to the model's context; log
+ * p(D|W) is N times its mean. Without an end-of-document token, a document's first token has no
+ * context and is not included.
  *
  * A sample is W + U_G (S o (U_G^T Z U_A)) U_A^T, S_ij = (N g_i a_j + tau)^(-1/2), Z standard
- * normal: P^(-1/2) by its symmetric root. Signs of eigenvectors, and the choice of a basis where
- * eigenvalues coincide, cancel in it. A tied matrix is untied by this: only its use as head is
- * sampled.
+ * normal: P^(-1/2) by its symmetric root. Signs of eigenvectors cancel in it, and so does the
+ * choice of a basis for coinciding eigenvalues. A tied matrix is untied by this: only its use as
+ * head is sampled.
  *
- * What is reproducible: Z is a function of (seed, sample, element), and the tokens are a function
- * only of corpus, keys and model. So tau and the samples agree to rounding on all meshes: not in
- * bits, because sums over ranks and eigenvectors have no order of their own.
+ * Reproducibility: Z is a function of (seed, sample, element), and the tokens are a function only
+ *                  of corpus, keys and model. So tau and the samples agree on all meshes to
+ *                  rounding, but not in bits, because sums over ranks and eigenvectors have no
+ *                  fixed order.
  *
  * Sources: Ritter, Botev and Barber 2018, "A scalable Laplace approximation for neural networks",
  * eq. 7 and 8; Daxberger et al. 2021 (arXiv:2106.14806), sections 2 and 3; the evidence: MacKay
@@ -42,7 +44,7 @@
 #include "models/model.h"
 #include "uncertainty/methods/fit.h"
 
-/** G has VOCAB x VOCAB elements: more than this is refused. */
+/** G has VOCAB x VOCAB elements: a larger vocabulary is refused. */
 #define BP_LAPLACE_VOCAB_MAX 16384
 
 extern const bp_option
@@ -61,13 +63,13 @@ static inline const bp_laplace_keys *bp_laplace_keys_of(const bp_config *config)
 }
 
 /** Faults that need neither files nor ranks: laplace.prior is "marginal" or a positive number, and
- * the build has ScaLAPACK. Added to the configuration's. Local. */
+ * the build has ScaLAPACK. They are added to the configuration's. Local. */
 void bp_laplace_check(bp_config *config);
 
 typedef struct bp_laplace_spec {
-    int64_t tokens;  /* from which factors and likelihood are taken, at most */
-    int64_t samples; /* drawn */
-    double tau;      /* prior precision; 0: that of the largest marginal likelihood */
+    int64_t tokens;  /* the most tokens for factors and likelihood */
+    int64_t samples; /* number of samples */
+    double tau;      /* prior precision; 0: the one with the largest marginal likelihood */
     uint64_t seed;   /* of Z */
 } bp_laplace_spec;
 
@@ -75,7 +77,7 @@ typedef struct bp_laplace_spec {
 bp_laplace_spec bp_laplace_spec_of(const bp_config *config);
 
 typedef struct bp_laplace_report {
-    bool reused;         /* the file was there: what follows is of the fit that made it */
+    bool reused;         /* the file existed: the following fields describe the fit that made it */
     int64_t tokens;      /* in the factors */
     int64_t data_tokens; /* N */
     double tau;
@@ -83,33 +85,33 @@ typedef struct bp_laplace_report {
     double log_evidence;         /* as above */
     double effective_parameters; /* sum_ij N g_i a_j / (N g_i a_j + tau) */
     double factor_seconds, eigen_seconds, prior_seconds;
-    double sample_seconds;      /* 0 where it was reused */
-    char digest[BP_SHA256_HEX]; /* of the file of samples: of model, corpus, keys */
+    double sample_seconds;      /* 0 if reused */
+    char digest[BP_SHA256_HEX]; /* of the file of samples: over model, corpus, keys */
 } bp_laplace_report;
 
 /** Fit the approximation to the last linear map of a checkpoint on a training corpus, and write
- * samples of the matrix (io/checkpoint/head_samples.h) to `out_path`. A finished file there of the
- * same digest is kept; another one is overwritten.
+ * samples of the matrix (io/checkpoint/head_samples.h) to `out_path`. A finished file with the same
+ * digest is kept; any other is overwritten.
  *
  * `corpus` is one file, a list with commas, or a glob. mesh.members copies of the model share the
- * work. `listener` (NULL: none) is called on rank 0 of mesh->compute. A stop that it, or
- * bp_signals_stop_asked() on any rank, asks for is heard within some seconds; in the eigenproblem,
- * of which only the end of the process remains then (mesh/long_call.h), within one.
+ * work. `listener` (may be NULL) is called on rank 0 of mesh->compute. A stop request of the
+ * listener, or of bp_signals_stop_asked() on any rank, takes effect within a few seconds. In the
+ * eigenproblem it takes effect within one second, and then the process can only end
+ * (mesh/long_call.h).
  *
  * Collective: over mesh->compute; all arguments but `listener` are equal on its ranks. The report
  * is valid on all. Errors:     those of bp_model_open and bp_score_each_batch; BP_ERR_CONFIG a
  * model without a last linear map, a vocabulary of more than BP_LAPLACE_VOCAB_MAX, a build without
  *             ScaLAPACK; BP_ERR_FORMAT no token to score; BP_ERR_SOFTWARE factors that are not
  *             finite; BP_ERR_SYSTEM memory; BP_ERR_STOPPED stopped in time; those of
- *             bp_head_samples_create: the same on all ranks, and no file is left that is not whole.
+ *             bp_head_samples_create: the same on all ranks, and no incomplete file is left.
  */
 bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *checkpoint,
                       const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                       const bp_fit_listener *listener, bp_laplace_report *report);
 
-/** Bytes that a fit takes at its peak on the fullest rank, besides the model: the states of the
- * tokens, and the output factor with its eigenvectors and their workspace. The shape has been
- * fitted. Local. */
+/** Peak bytes of a fit on the fullest rank, without the model: the states of the tokens, and the
+ * output factor with its eigenvectors and their workspace. The shape has been fitted. Local. */
 int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape,
                          int64_t vocab_size, int64_t width);
 

@@ -1,4 +1,4 @@
-/* How far a fit is, and how long it will take: products with known numbers of operations, at the
+/* Progress and remaining time of a fit, from products with known numbers of operations, at the
  * speed of the largest one so far. Called by laplace_factors.c and laplace_posterior.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
@@ -8,10 +8,10 @@
 
 #include <math.h>
 
-/* The eigenvectors' textbook count runs at this share of the speed of sums of products (0.7 to 1.1
- * of it on one and two cores, 1,024 to 4,096 entries). */
+/* The eigenvectors' textbook operation count runs at this share of the speed of sums of products
+ * (0.7 to 1.1 of it on one and two cores, 1,024 to 4,096 entries). */
 #define EIGEN_SPEED 0.8
-#define OVERRUN     1.1 /* what takes longer than estimated takes this share of its time in all */
+#define OVERRUN     1.1 /* an overdue step takes this multiple of its time so far */
 
 static double square(double x)
 {
@@ -26,7 +26,7 @@ static double eigen_seconds(const laplace_course *course)
            (EIGEN_SPEED * course->gram_work / course->gram_seconds);
 }
 
-/* Four products a sample. */
+/* Four products per sample. */
 static double sample_seconds(const laplace_course *course)
 {
     double V = (double)course->V, C = (double)course->C;

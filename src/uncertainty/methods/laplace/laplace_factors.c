@@ -1,8 +1,8 @@
 /* The Kronecker factors of the last linear map's Hessian.
  *
- * First every copy of the model keeps the states of its scored tokens; then, in rounds that all
- * ranks share, states and probabilities of some tokens of each copy are spread over the grid and
- * added. So what is collective over one copy and what is over all ranks never mix.
+ * First every copy of the model stores the states of its scored tokens. Then, in rounds of all
+ * ranks, states and probabilities of some tokens of each copy are distributed over the grid and
+ * added. So collectives over one copy and over all ranks never mix.
  *
  * Called by laplace.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
@@ -17,8 +17,8 @@
 #include <math.h>
 #include <string.h>
 
-#define ROUND_TOKENS 1024                /* of all ranks together, about */
-#define ROUND_BYTES  ((int64_t)64 << 20) /* of one rank's probabilities, at most */
+#define ROUND_TOKENS 1024                /* of all ranks together, approximate */
+#define ROUND_BYTES  ((int64_t)64 << 20) /* of one rank's probabilities, maximum */
 
 /* ---- the states of scored tokens ---- */
 
@@ -30,10 +30,10 @@ typedef struct collector {
     float *batch;                    /* states of a whole batch */
     int64_t batch_capacity;          /* tokens */
     float *states;                   /* [count][width] */
-    int32_t *targets;                /* [count]: what each state predicts */
-    int64_t count, capacity, wanted; /* wanted: most that all copies may find together */
+    int32_t *targets;                /* [count]: the target of each state */
+    int64_t count, capacity, wanted; /* wanted: the most tokens of all copies together */
     int64_t seen;                    /* by this copy, on ranks without states too */
-    double expected;                 /* tokens that all copies will find, about */
+    double expected;                 /* tokens that all copies will find, approximate */
     laplace_course *course;
 } collector;
 
@@ -74,7 +74,7 @@ static bp_err reserve_states(collector *self, int64_t needed)
     return BP_OK;
 }
 
-/* Grow the buffers to hold a whole batch, and what may be kept of it. */
+/* Grow the buffers for a whole batch, and for the tokens kept from it. */
 static bp_err reserve_batch(collector *self, int64_t tokens)
 {
     int64_t needed = self->count + tokens, grown = self->capacity + self->capacity / 2;
@@ -104,8 +104,8 @@ static void keep_scored(collector *self, const bp_model_batch *batch)
         }
 }
 
-/* Among this many windows, those before the share of member k. Windows that come in pieces stay
- * with their member, however many of the others have ended. */
+/* Among this many windows, the number before the share of member k. Windows in pieces stay with
+ * their member even when others have ended. */
 static int64_t windows_before(const bp_mesh *mesh, const bp_model_batch *batch, int k)
 {
     bool pieces = batch->resumes || batch->suspends;
@@ -166,7 +166,7 @@ static bp_err collect(collector *self, const laplace_text *text, int64_t *scored
     bp_config *rule = NULL;
     bp_err err = bp_config_new(&rule, tables, tables);
 
-    /* every token is a target, as in training: a document's first one after an end-of-document
+    /* every token is a target, as in training: a document's first token after an end-of-document
      * token, and the end-of-document token at its end */
     if (err == BP_OK)
         err = bp_config_set(rule, "score.end", text->ends ? "yes" : "no");
@@ -215,7 +215,7 @@ int64_t laplace_factors_bytes(int64_t tokens, const bp_mesh_shape *shape, int64_
     return kept + round + (states * (width + 1) + batch * width) * (int64_t)sizeof(float);
 }
 
-/* What one rank has of a round's tokens, and what they are added to. */
+/* One rank's part of a round's tokens, and the sums to which they are added. */
 typedef struct rounds {
     const collector *from;
     laplace_factors *factors;
@@ -237,11 +237,11 @@ static double target_log(const rounds *self, int64_t row, int32_t target, float 
     int64_t v = target - self->vocab_first;
 
     if (v < 0 || v >= self->vocab_count)
-        return 0; /* another tensor rank has it */
+        return 0; /* it is on another tensor rank */
     return (double)self->logits[row * self->vocab_count + v] - (double)most - log(sum);
 }
 
-/* p = softmax of each row of logits, whose columns are parted over tensor ranks. */
+/* p = softmax of each row of logits, whose columns are divided over tensor ranks. */
 static void take_softmax(rounds *self, const int32_t *targets, int64_t count)
 {
     const bp_mesh *mesh = self->from->mesh;
@@ -342,8 +342,8 @@ static bp_err rounds_init(rounds *self, laplace_factors *factors, const collecto
               ? BP_OK
               : out_of_memory(self->rows);
     err = bp_agree(mesh->compute, err);
-    /* a copy of the model is a part of the rows, its last stage's tensor ranks are parts of the
-     * columns, as its vocabulary is; their states are all alike */
+    /* each copy of the model has a part of the rows; the tensor ranks of its last stage have parts
+     * of the columns, like its vocabulary, and equal states */
     int copy = from->holds ? mesh->data_rank * mesh->members + mesh->member_index : -1;
     bool first = from->holds && mesh->tensor_rank == 0;
     if (err == BP_OK)

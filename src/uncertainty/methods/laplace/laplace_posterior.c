@@ -8,7 +8,7 @@
 #include <math.h>
 
 #define WRITE_VALUES ((int64_t)1 << 20) /* of a sample, read and written at a time */
-#define PARTS        4                  /* of a sample, between two looks for a stop */
+#define PARTS        4                  /* of a sample, between two checks for a stop request */
 
 /* ---- the eigenbasis ---- */
 
@@ -127,8 +127,8 @@ static bp_err draw_noise(drawing *self, MPI_Comm comm, int64_t sample, int64_t s
     return err;
 }
 
-/* Rows of W + noise come to the root, which writes them. A failure to write is returned after all
- * rows have come. */
+/* Send rows of W + noise to the root, which writes them. A failure to write is returned after all
+ * rows have arrived. */
 static bp_err write_sample(drawing *self, bp_head_samples *file, int64_t sample, double *rows,
                            float *out)
 {

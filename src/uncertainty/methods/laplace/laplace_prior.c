@@ -1,4 +1,4 @@
-/* The prior precision of the largest marginal likelihood. Called by laplace.c. */
+/* The prior precision with the largest marginal likelihood. Called by laplace.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/mem.h"
@@ -34,7 +34,7 @@ void laplace_evidence_close(laplace_evidence *evidence)
     evidence->rows = NULL;
 }
 
-/* The eigenvalues of G are shared out in runs; each rank's sum is in their order. */
+/* The eigenvalues of G are divided into runs; each rank sums them in order. */
 static double spectrum_sum(const laplace_evidence *evidence, double tau,
                            double (*term)(double curvature, double tau))
 {
