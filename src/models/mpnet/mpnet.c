@@ -47,8 +47,9 @@ static const bp_option KEYS[] = {
      .help = "groups of distances between tokens that attention distinguishes; 32 if not given"},
     {.key = "model.relative_distance",
      .type = BP_OPTION_INT,
-     .min = 2,
+     .min = 3,
      .max = 1 << 24,
+     .unit = "tokens",
      .help = "distances from this one on are one group, above half of model.relative_buckets; 128 "
              "if not given"},
     {0}};
