@@ -37,8 +37,8 @@ typedef struct bp_job {
     void (*check)(bp_config *config);
     /** Warnings of keys without effect here (BP_WARN); NULL if there are none. Local. */
     void (*warn)(const bp_config *config);
-    /** Run the job. Collective over call->world; the error is the same on all ranks. NULL: `work`.
-     * */
+    /** Run the job. Collective over call->world; the error is the same on all ranks. NULL:
+     * `work`. */
     bp_err (*run)(const bp_job_call *call);
     const bp_work *work;
 } bp_job;

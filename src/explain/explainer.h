@@ -147,8 +147,8 @@ const bp_work_units *explain_units(void *context, int index);
 bp_err explain_prepare_memories(explainer *self);
 
 /** start/chosen.c: explain.layers as settings->layers; explain.words as tokens, with counts; checks
- * that there are enough tokens for the methods. Errors: BP_ERR_CONFIG; those of reading the corpus.
- * */
+ * that there are enough tokens for the methods. Errors: BP_ERR_CONFIG; those of reading the
+ * corpus. */
 bp_err explain_find_layers(explainer *self);
 bp_err explain_find_chosen(explainer *self);
 void explain_clear_chosen(explainer *self);

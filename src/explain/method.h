@@ -140,8 +140,8 @@ typedef struct bp_explain_method {
      * none. */
     void (*add)(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results);
-    /** Converts the sums to the figures of summary.json. Local. NULL if the sums are the figures.
-     * */
+    /** Converts the sums to the figures of summary.json. Local. NULL if the sums are the
+     * figures. */
     void (*finish)(json_t *figures);
 
     /* For methods of the whole corpus: instead of `run` and the members after it. */
@@ -200,8 +200,8 @@ void bp_explain_lay_out(const float *at[BP_EXPLAIN_ARRAYS], const bp_explain_met
 /** The same for results that are written. */
 void bp_explain_lay_out_to(float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
                            const bp_explain_form *form, float *results);
-/** Is it the token before texts, or one of the corpus's special tokens, which are not words? Local.
- * */
+/** Is it the token before texts, or one of the corpus's special tokens, which are not words?
+ * Local. */
 bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token);
 /** Does it separate texts, or sentences, for the shares of attention (explain.separators)? Local.
  */

@@ -103,8 +103,8 @@ bp_err bp_tsne_run(const bp_tsne *tsne, const bp_tsne_phase *phases, int count, 
 /** The fuzzy graph of k - 1 nearest neighbours; rho[n], sigma[n] (may be NULL). Source: McInnes et
  * al. 2018. */
 void bp_umap_graph(bp_edges *out, double *rho, double *sigma, const bp_near *near);
-/** Lay out a graph, starting from y[n][2], with draws keyed by `seed`. Errors: those of the watch.
- * */
+/** Lay out a graph, starting from y[n][2], with draws keyed by `seed`. Errors: those of the
+ * watch. */
 bp_err bp_umap_lay_out(double *y, const bp_edges *graph, uint64_t seed, const bp_map_watch *watch);
 
 #endif

@@ -22,8 +22,8 @@ static double membership(double distance, double rho, double sigma)
     return distance > rho ? exp(-(distance - rho) / sigma) : 1;
 }
 
-/* sigma by which the row's memberships sum to log2 of its neighbours, including the point itself.
- * */
+/* sigma by which the row's memberships sum to log2 of its neighbours, including the point
+ * itself. */
 static double find_sigma(const double *distance, int64_t k, double rho)
 {
     double want = log2((double)(k + 1)), sigma = 1, least = 0, most = INFINITY, mean = 0;

@@ -1,7 +1,7 @@
 /* The similarity of the states of a word over all its contexts, layer by layer, compared with that
  * of any two words; and the nearest neighbours of words. Ethayarajh 2019, "How Contextual are
- * Contextualized Word Representations?": sums of vectors of length 1 replace his samples of pairs.
- * */
+ * Contextualized Word Representations?": sums of vectors of length 1 replace his samples of
+ * pairs. */
 #include "explain/states/collection.h"
 
 #include "base/mem.h"

@@ -254,8 +254,8 @@ static void rank_documents(const explain_nearest *self, const float *query, expl
     }
 }
 
-/* The inputs that score.vectors reads of a document: for a causal model without the token after it.
- * */
+/* The inputs that score.vectors reads of a document: for a causal model without the token after
+ * it. */
 static int64_t length_of(const bp_explain_settings *settings, const bp_explained *document)
 {
     int64_t T = document->T;

@@ -17,8 +17,8 @@ int64_t explain_places_sort(explain_place *places, int64_t count);
 /** Index of a place among sorted ones; -1 if it is not among them. */
 int64_t explain_places_find(const explain_place *places, int64_t count, explain_place place);
 /** Adds data.token, .before, .after and .place of sorted places; .document, indices into
- * .documents, the ids; and .labels.NAME of these. Errors: those of reading, and of texts of tokens.
- * */
+ * .documents, the ids; and .labels.NAME of these. Errors: those of reading, and of texts of
+ * tokens. */
 bp_err explain_contexts_add(json_t *data, explainer *self, const explain_gathered *gathered,
                             const explain_place *places, int64_t count);
 /** Sets names["id"] to the text of a token, once. */

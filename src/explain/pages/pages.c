@@ -1,5 +1,5 @@
-/* Pages of methods of the whole corpus: one file each, linked from index.html. Called by index.c.
- * */
+/* Pages of methods of the whole corpus: one file each, linked from index.html. Called by
+ * index.c. */
 #include "explain/pages/pages.h"
 
 #include "explain/pages/tables.h"

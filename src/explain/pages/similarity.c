@@ -148,8 +148,8 @@ static json_int_t number_of(const alike *self, int64_t point)
     return (json_int_t)explain_places_find(self->places, self->place_count, place_of(self, point));
 }
 
-/* data.queries: places; data.near: for each query and layer [place, cosine] by descending cosine.
- * */
+/* data.queries: places; data.near: for each query and layer [place, cosine] by descending
+ * cosine. */
 static void add_queries(json_t *data, const alike *self)
 {
     json_t *queries = json_array(), *near = json_array();

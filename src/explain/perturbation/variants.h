@@ -58,8 +58,8 @@ void explain_variants_keep(explain_variants *self, const uint8_t *kept);
 /** Add the document with tokens[T] instead of its own; if it has a source, with tokens[S] instead
  * of that. */
 void explain_variants_replace(explain_variants *self, const int32_t *tokens);
-/** Runs the pending windows. Errors: BP_ERR_STOPPED; BP_ERR_SYSTEM memory: the same on all ranks.
- * */
+/** Runs the pending windows. Errors: BP_ERR_STOPPED; BP_ERR_SYSTEM memory: the same on all
+ * ranks. */
 bp_err explain_variants_end(explain_variants *self);
 
 #endif

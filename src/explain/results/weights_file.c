@@ -1,5 +1,5 @@
-/* explain/examples.h5: the attention weights of examples, and the flow. Called by method_files.c.
- * */
+/* explain/examples.h5: the attention weights of examples, and the flow. Called by
+ * method_files.c. */
 #include "explain/explainer.h"
 
 #include "base/files/fs.h"

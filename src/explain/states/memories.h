@@ -66,8 +66,8 @@ typedef struct bp_memory_reader {
 /** Memory for units. Errors: BP_ERR_SYSTEM. Owns: bp_memory_reader_clear(), after an error too. */
 bp_err bp_memory_reader_new(bp_memory_reader *out, const bp_explain_settings *settings);
 void bp_memory_reader_clear(bp_memory_reader *reader);
-/** Append a unit's part to `out` (NULL on ranks that do not lead). Collective over settings->group.
- * */
+/** Append a unit's part to `out` (NULL on ranks that do not lead). Collective over
+ * settings->group. */
 void bp_memory_read(bp_memory_reader *reader, bp_model *lm, int64_t unit, bp_buffer *out);
 
 #endif

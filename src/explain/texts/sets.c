@@ -1,5 +1,5 @@
-/* Finds the documents that are versions of one text, by a label of the corpus. Called by framed.c.
- * */
+/* Finds the documents that are versions of one text, by a label of the corpus. Called by
+ * framed.c. */
 #include "explain/texts/texts.h"
 
 #include "base/buffer.h"

@@ -85,8 +85,8 @@ static void fill_distributions(const ensemble *self, float *log_p, const ensembl
         }
 }
 
-/* The request for a batch; the next row, and values of `stride` tokens: values[statistic * stride]
- * */
+/* The request for a batch; the next row, and values of `stride` tokens: values[statistic *
+ * stride] */
 typedef struct answers {
     float *log_p, *values; /* NULL if not requested */
     int64_t stride;

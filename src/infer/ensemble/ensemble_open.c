@@ -353,8 +353,8 @@ static void digest(const opening *o, char out[65])
     bp_free(digests);
 }
 
-/* A variance takes one place after the logits of a Gaussian process (nn/heads/random_features.c).
- * */
+/* A variance takes one place after the logits of a Gaussian process
+ * (nn/heads/random_features.c). */
 static unsigned extras_of(const opening *o)
 {
     const bp_model_info *info = &o->self->lm.info;

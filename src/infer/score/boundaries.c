@@ -71,8 +71,8 @@ static void find_begins(const bounded_model *self, const bp_model_batch *batch, 
         begins[i] = batch->targets[i] < 0 ? NAN : begins[--rows];     /* beyond it */
 }
 
-/* Windows of a batch: values of the token, and in `begins` the log-probability that a word begins.
- * */
+/* Windows of a batch: values of the token, and in `begins` the log-probability that a word
+ * begins. */
 static bp_err score_part(bounded_model *self, const bp_model_batch *part, float *values,
                          float *begins)
 {

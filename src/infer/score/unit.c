@@ -535,8 +535,8 @@ static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
     return piece;
 }
 
-/* The entries of /tokens that a row scores; an end-of-document token that is in no file has none.
- * */
+/* The entries of /tokens that a row scores; an end-of-document token that is in no file has
+ * none. */
 static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 {
     const unit_part *part = &unit->parts[row->part];

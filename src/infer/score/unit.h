@@ -12,8 +12,8 @@
 #define BP_SCORE_BATCH_TOKENS 4096
 
 /** Inputs of a piece of a window that has no limit (bp_score_rule.piece). At most
- * BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS windows are computed side by side, piece by piece.
- * */
+ * BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS windows are computed side by side, piece by
+ * piece. */
 #define BP_SCORE_PIECE_INPUTS 256
 
 /** The most tokens of a batch, and the windows of a full batch; a window has at most this many

@@ -197,8 +197,8 @@ static bp_err run(comparison_job *self)
     return err;
 }
 
-/* ---- memory: does each method fit in that of its nodes? Checked before anything is written ----
- * */
+/* ---- memory: does each method fit in that of its nodes? Checked before anything is written
+ * ---- */
 
 /* Bytes of a rank to fit method m, which may have no fit. */
 static int64_t fit_bytes(const comparison_job *self, int64_t m)

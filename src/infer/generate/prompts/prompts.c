@@ -64,8 +64,8 @@ static size_t line_of(const char *at, const char *end, const char **next)
 
 /* ---- before they are encoded ---- */
 
-/* Bytes of a template filled with an object, given the longest line: each place may get all of it.
- * */
+/* Bytes of a template filled with an object, given the longest line: each place may get all of
+ * it. */
 static int64_t template_bytes(int64_t longest, const char *path)
 {
     char *text = NULL;

@@ -74,8 +74,8 @@ typedef struct bp_search_text {
 typedef struct bp_search bp_search;
 
 /** Begin a prompt of `length` tokens, number `number` of all, to be continued by at most `tokens`
- * tokens (1 or more). All arguments except spec are copied. `statistics`: each step returns them.
- * */
+ * tokens (1 or more). All arguments except spec are copied. `statistics`: each step returns
+ * them. */
 void bp_search_new(bp_search **out, const bp_search_spec *spec, const int32_t *prompt,
                    int64_t length, int64_t number, int64_t tokens, bool statistics);
 void bp_search_free(bp_search **search);

@@ -264,8 +264,8 @@ static json_t *question_row(const bp_question_set *set, const question_metrics *
     return row;
 }
 
-/* The sort key of a list of questions, the largest first; NaN if the question is not in the list.
- * */
+/* The sort key of a list of questions, the largest first; NaN if the question is not in the
+ * list. */
 static double mistake(const question_metrics *of)
 {
     return of->right[QUESTION_ACC] < 1 ? of->confidence : NAN;

@@ -1,6 +1,6 @@
 /* score.states of models that read whole texts, as units of work: a unit is a few consecutive
- * texts, and its part has their states. (For models that return keys see keys.c.) A set of sets.h.
- * */
+ * texts, and its part has their states. (For models that return keys see keys.c.) A set of
+ * sets.h. */
 #include "infer/score/states/states.h"
 
 #include "base/log.h"

@@ -27,8 +27,8 @@ static int first_of(int rank, int size)
     return (int)((int64_t)BP_RESAMPLES * rank / size);
 }
 
-/* Broadcast columns[COLUMNS][CHUNK] of documents [first, first + count) from rank 0 to all ranks.
- * */
+/* Broadcast columns[COLUMNS][CHUNK] of documents [first, first + count) from rank 0 to all
+ * ranks. */
 static void share_chunk(double *columns, const resampling *what, int64_t first, int64_t count,
                         MPI_Comm ranks)
 {

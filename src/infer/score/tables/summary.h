@@ -19,8 +19,8 @@ char *bp_score_corpus_name(const char *path);
 bp_err bp_score_check_names(const bp_corpus *corpus);
 
 const char *bp_score_convention_name(bp_score_convention convention);
-/** The token before a document: "bos", "eod" (also if it is both), "start" (for pairs) or "none".
- * */
+/** The token before a document: "bos", "eod" (also if it is both), "start" (for pairs) or
+ * "none". */
 const char *bp_score_prefix_name(const bp_score_rule *rule);
 
 #endif

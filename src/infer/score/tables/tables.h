@@ -24,8 +24,8 @@ bp_err bp_tokens_writer_commit(bp_tokens_writer *writer);
 /** Without a preceding commit, removes the file. NULL is accepted. */
 void bp_tokens_writer_free(bp_tokens_writer **writer);
 
-/** An ensemble's statistics of each prediction of a task; a document has one or more predictions.
- * */
+/** An ensemble's statistics of each prediction of a task; a document has one or more
+ * predictions. */
 typedef struct bp_outcomes {
     const bp_score_plan *plan;
     const bp_token_statistics *statistics;

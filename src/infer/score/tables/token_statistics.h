@@ -31,8 +31,8 @@ void bp_token_statistics_clear(bp_token_statistics *statistics);
 const char *bp_token_statistics_column(const bp_token_statistics *statistics, int64_t c);
 
 /** An ensemble's variance of log p_m(target) as an estimate of the population's: divided by M - 1.
- * Models do not return this statistic: files and figures compute it from BP_MODEL_LOGPROB_VARIANCE.
- * */
+ * Models do not return this statistic: files and figures compute it from
+ * BP_MODEL_LOGPROB_VARIANCE. */
 #define BP_SCORE_UNBIASED "logprob_variance_unbiased"
 /** The factor from BP_MODEL_LOGPROB_VARIANCE to it; NaN for one member. */
 double bp_score_unbiased_factor(int64_t members);

@@ -1,5 +1,5 @@
-/* Settings of document vectors, from the keys and the model's checkpoint. Called by jobs/score.c.
- * */
+/* Settings of document vectors, from the keys and the model's checkpoint. Called by
+ * jobs/score.c. */
 #include "infer/score/vectors/vectors.h"
 
 #include "base/config/json.h"
