@@ -16,7 +16,7 @@ typedef struct bp_model_import {
     bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
     json_t *state;           /* members for the checkpoint's state: the caller's, json_decref() */
-    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensor_ranks, where the model is tensors and not a
+    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensors, where the model is tensors and not a
                                           file; their data are the caller's, bp_free() */
     int64_t slice_count;
 } bp_model_import;
@@ -26,7 +26,7 @@ typedef struct bp_model_folder {
     bp_model_shape shape;
     bp_tokenizer *tokenizer; /* made of the folder's words, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
-    const bp_slice *slices;  /* [count] our tensor_ranks, without data, */
+    const bp_slice *slices;  /* [count] our tensors, without data, */
     int64_t count;
     bp_err (*fetch)(void *context, const bp_slice *slice, int64_t index,
                     const float **data); /* and their values: of bp_checkpoint_commit */
