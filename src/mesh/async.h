@@ -14,8 +14,8 @@ typedef struct bp_async bp_async;
 /** An asynchronous queue of collectives for the ranks of `comm`, with at most `jobs` outstanding
  * jobs.
  *
- * beside: use a progress thread. Otherwise, and without MPI_THREAD_MULTIPLE, each job runs
- * immediately in the call that submits it.
+ * beside: use a progress thread. Otherwise, without MPI_THREAD_MULTIPLE, or with one rank, each job
+ * runs immediately in the call that submits it.
  *
  * Collective: over `comm`, which is duplicated. Ranks may differ in `beside`.
  * Owns:       *out is the caller's, bp_async_free().

@@ -284,9 +284,9 @@ struct bp_model_family {
     const char *(*no_distribution)(const bp_model_shape *shape);
     /** Is there a next-sentence head? A NULL function: no. */
     bool (*has_pairs_head)(const bp_model_shape *shape);
-    /** The block of the last Transformer layer of a causal or masked model: the input of its MLP is
-     * the key of the token that is predicted (bp_model_ops.keys). NULL if there is no such layer.
-     */
+    /** The block of the last Transformer layer of a model that continues texts or fills them in (of
+     * the decoder, if there is one): the input of its MLP is the key of the predicted token
+     * (bp_model_ops.keys). NULL if there is none. */
     int (*key_block)(const bp_model_shape *shape);
     /** What a new model's initial values need from the tokenizer (NULL: unknown): *out is the
      * caller's, bp_free(), of *floats floats, for shape->constants. Local, on the coordinator.
@@ -390,7 +390,7 @@ bool bp_model_is_softmax(const bp_model_shape *shape);
  * none. And the number of experts of a layer; 0 if it has none. */
 double bp_model_balance(const bp_model_shape *shape);
 int64_t bp_model_experts(const bp_model_shape *shape);
-/** Faults where more than one data rank can't divide the experts. */
+/** Faults if `ranks` > 1 data ranks can't share the experts evenly, or have none to share. */
 void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *config);
 /** Does a cap go over the logits of words (bp_head_shape.cap)? */
 bool bp_model_caps_logits(const bp_model_shape *shape);

@@ -168,7 +168,7 @@ bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_H
  *
  * Errors: BP_ERR_FORMAT; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_INPUT, BP_ERR_SYSTEM. */
 bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH]);
-/** An unsealed file is removed. */
+/** Closes the file and leaves it on disk; an unsealed one is not to be kept. */
 void bp_shard_free(bp_shard **shard);
 
 /** Read the part of a piece that a slice needs (both relative to their own start) into the slice's
@@ -215,7 +215,7 @@ void bp_checkpoint_note_tokenizer(const json_t *state, const char *path);
 bp_err bp_checkpoint_open_base(bp_checkpoint *checkpoint);
 /** Fills in checkpoint->tensors. Local. */
 void bp_checkpoint_list_tensors(bp_checkpoint *checkpoint);
-/** Is the tensor read from the base?. Local. */
+/** Is the tensor read from the base? Local. */
 bool bp_checkpoint_is_of_base(const bp_checkpoint *checkpoint, const char *tensor);
 
 /* ---- checkpoint_load.c ---- */

@@ -12,7 +12,7 @@
  *
  * In BF16 the products use bf16 if that is faster (AMX, or AVX512_BF16 at full speed), else
  * float32; scores and sums are always float32. The weights in bf16 products are rounded, so their
- * exponentials need only a relative 7.5e-5, a 52nd of that rounding.
+ * exponentials are within a relative 7.5e-5 there, a 52nd of that rounding.
  */
 #ifndef BP_MATH_ATTENTION_ATTENTION_H
 #define BP_MATH_ATTENTION_ATTENTION_H
@@ -36,7 +36,7 @@ typedef struct bp_attention_shape {
     int64_t group,
         before; /* head h reads key head (h + before) / group: `group` heads share one, and `before`
                    of head 0's group are on other ranks; group 0: H / key_heads */
-    const int32_t *lengths; /* [B] number of seen ones; NULL: all */
+    const int32_t *lengths; /* [B] number of first keys that are seen; NULL: all */
     bool causal;            /* a query sees its own position and earlier ones; K is T */
     int64_t window; /* only the last `window` of those, itself included; not causal: those up to
                        window / 2 away on either side, with K = T; 0: all */

@@ -78,10 +78,10 @@ void bp_weight_refresh(bp_weight *weight);
 size_t bp_weight_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins);
 
 /** The destination of products: float32 rows, or rows in the form of the gemm's operands, rounded
- * as by bp_operand_fill (so that another product can read them without float32 in memory). The row
- * stride is the best for products and their readers. With our own kernels it is an odd number of
- * cache lines, which makes products up to twice as fast if `columns` are not whole lines;
- * otherwise there are no gaps, as other products need. */
+ * as by bp_operand_fill (so that another product can read them without float32 in memory). Returns
+ * the row stride, in elements, that is best for products and their readers. With our own kernels it
+ * is an odd number of cache lines, which makes products up to twice as fast if `columns` are not
+ * whole lines; otherwise there are no gaps, as other products need. */
 int64_t bp_linear_row_stride(const bp_gemm *gemm, bp_operand_form form, int64_t columns);
 /** y[rows][outs] = x Wt + bias (may be NULL); the stride of y is `outs` or that of
  * bp_linear_row_stride. */

@@ -66,7 +66,7 @@ bp_param *bp_network_common(const bp_network *network, int set);
  * [batch][columns]. Borrowed by the block. */
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
-/** The input, output and workspace of block k. Where it passes nothing on, the output is its input.
+/** The input of block k; and what it works on: its output, or its input where it passes nothing on.
  * Without data. */
 const bp_activations *bp_network_before(const bp_network *network, int k);
 const bp_activations *bp_network_at(const bp_network *network, int k);

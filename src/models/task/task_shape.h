@@ -49,8 +49,8 @@ typedef struct bp_backbone {
     int blocks;       /* number of the family's first blocks, */
     int layers_from;  /* and its layers from this one on */
     const char *norm; /* first norm of the family's head; NULL: none */
-    bool tied; /* the next-word head is this norm, per layer, and the embedding's matrix: a task can
-                  keep that head in addition to its own */
+    bool tied;        /* the next-word head is this norm and the embedding's matrix: a task can
+                         keep that head in addition to its own */
     bool rms, no_norm_bias;
     float epsilon;
     /** The block before a task's head, followed by dropout with this stream of masks; NULL: none.

@@ -127,7 +127,7 @@ struct bp_probe {
 /** One micro-batch on its way through the blocks. */
 typedef struct bp_pass {
     bp_extent extent;
-    int64_t B, T;               /* places of the current block's stream */
+    int64_t B, T;               /* examples, and places of the current block's stream */
     int stream;                 /* which that is (bp_pass_go_by) */
     int64_t slot_T[BP_STREAMS]; /* places of a slot in the global batch, by which dropout masks are
                                    numbered: more than extent.T where micro-batches are shortened */
@@ -182,10 +182,10 @@ typedef struct bp_pass {
 /** A state that a block carries for each batch slot from one training window to the next
  * (recurrent): the logical tensor NAME [batch][columns], equal on all tensor ranks. Step s writes
  * rows[s & 1] and reads rows[(s - 1) & 1] in each of its forward passes (recomputation), so step
- * numbers increase by one. A skipped step leaves its initial state. The network owns the struct
- * (bp_network_add_carry); the engine owns the memory of `rows`, initializes it to zero, and saves
- * the copy of the last step. Outside training, a sequence in pieces has its row in `kept`, which
- * is read before it is written. */
+ * numbers increase by one. A skipped step leaves the state that it read. The network owns the
+ * struct (bp_network_add_carry); the engine owns the memory of `rows`, initializes it to zero, and
+ * saves the copy of the last step. Outside training, a sequence in pieces has its row in `kept`,
+ * which is read before it is written. */
 typedef struct bp_carry {
     char name[BP_PARAM_NAME]; /* "carry/h.0.state" */
     int64_t columns;
@@ -220,7 +220,7 @@ typedef struct bp_block_ops {
     bp_err (*bind)(bp_block *block);
     /** The values have changed. */
     void (*refresh)(bp_block *block);
-    /** activations: those after the block (before it, if it is the last). Called through
+    /** activations: those after the block (before it, where it passes nothing on). Called through
      * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
      * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);

@@ -315,8 +315,8 @@ typedef struct bp_replacement_shape {
 /** At each place with a target of the head it draws a token from the head's distribution, by
  * inversion of the cumulative probabilities: in training a function of (seed, step, slot, place),
  * else of (seed, the example's tokens, place). Item 0 becomes the embedding of that text. The
- * head's rows get no gradient. All rows are on each tensor rank (bp_model_family.whole_rows).
- * Source: Clark et al. 2020, section 3.1. */
+ * head's rows get no gradient from here, only from the head's own loss. All rows are on each tensor
+ * rank (bp_model_family.whole_rows). Source: Clark et al. 2020, section 3.1. */
 void bp_replacement_new(bp_block **out, const bp_nn *nn, const bp_replacement_shape *shape);
 
 /** A head that classifies each place. */
@@ -354,9 +354,10 @@ void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *s
  * (bp_node_edge) from an earlier one, whose sums are rows [2 H (i - 1), 2 H i) of "nodes.weight"
  * times that node. In a mixed cell, node i is the sum of such edges from all earlier nodes with
  * the same weight, each with the shares softmax("mix"[edge]); edges are ordered by node, then by
- * source. All nodes then get a batch normalisation without an affine map, per position, over the
- * sequences of a micro-batch. The new state is the mean of the nodes from 1 on. There are no
- * biases. Source: Liu, Simonyan and Yang 2019, DARTS, section 2.1 and appendix A.1.2. */
+ * source. All nodes of a mixed cell, node 0 too, then get a batch normalisation without an affine
+ * map, per position, over the sequences of a micro-batch; other cells have none. The new state is
+ * the mean of the nodes from 1 on. There are no biases. Source: Liu, Simonyan and Yang 2019, DARTS,
+ * section 2.1 and appendix A.1.2. */
 #define BP_CELL_NODES 16
 typedef struct bp_cell_graph {
     int nodes; /* from 1 on */
