@@ -41,17 +41,17 @@
 
 typedef struct bp_work bp_work;
 
-/** Units that the queue hands out and part files keep. Borrowed from the work during the job.
+/** Units that the queue hands out and part files keep. Borrowed from the work while they are done.
  * `self` of the functions is the job's. */
 typedef struct bp_work_units {
     const char *parts; /* the folder of part files, in RUN/NAME; NULL: "parts" */
     const char *key;   /* names the work in part files (bp_work_key): all on which a result's bits
                           depend except the machine. On leads and the coordinator, like `count` */
     int64_t count;
-    const char *mesh_keys; /* mesh keys on which `key` depends, for a warning; may be NULL */
+    const char *mesh_keys; /* mesh keys on which `key` depends, for a warning; NULL if on none */
     const char *again;     /* what happens to units that are missing: "scored"; NULL: "computed" */
 
-    /* Progress, on the coordinator: the total of all units, for example in inputs; NULL: in
+    /* Progress, on the coordinator: the total of all units, for example in inputs; noun NULL: in
      * units. */
     double amount;
     const char *noun, *speed; /* "inputs", "tokens/s"; speed NULL: the noun's */
@@ -100,9 +100,9 @@ typedef struct bp_work_job {
 
     bp_requests requests; /* of the current unit, if its units have `answer`; of the merge, if they
                              have `help` */
-    bp_work_queue *queue; /* of the current units; NULL between sets */
+    bp_work_queue *queue; /* of the units that are done now; NULL if none are, or for --plan */
     bool asked;           /* the next unit was asked for; on leads */
-    int64_t unreported;   /* amount since the last request; on leads */
+    int64_t unreported;   /* amount since the next unit was last asked for; on leads */
     int64_t sets_done;    /* units of earlier sets, for status.json; on the coordinator */
     bool no_page;         /* the page could not be written; on the coordinator */
 } bp_work_job;
@@ -195,8 +195,8 @@ bp_err bp_work_time_unit(bp_work_job *job, int64_t unit, double *seconds);
 /** Print the time of all units of the first set, from that of one. On the coordinator. */
 void bp_work_print_time(const bp_work_job *job, double seconds);
 
-/** Call between two batches or steps of a unit: the coordinator answers requests. Returns true if
- * the unit must stop here. On leads. */
+/** Call between two batches or steps of a unit: the coordinator answers requests for units. Returns
+ * true if the unit must stop here. On leads. */
 bool bp_work_between(bp_work_job *job);
 /** Call when the last batch of a unit begins: requests the next unit, so that it arrives in time.
  * Without this call, the request follows the unit. On leads. */

@@ -124,7 +124,7 @@ void run_journal_close(run_journal *journal)
     *journal = (run_journal){.fd = -1};
 }
 
-/* In two halves, so that an injected fault leaves half a line. */
+/* If faults are armed, in two halves, so that an injected one leaves half a line. */
 static int write_halves(int fd, const char *data, size_t bytes)
 {
     size_t half = bp_fault_is_armed() ? bytes / 2 : 0;
@@ -166,10 +166,10 @@ bp_err run_journal_sync(const run_journal *journal)
 /* ---- lines up to a step ---- */
 
 struct cutting {
-    int64_t step, every;    /* arguments */
-    int64_t line, last;     /* lines so far; the step of the last valid one, or 0 */
-    int64_t odd, first_odd; /* unreadable lines before it */
-    int64_t after, first;   /* unreadable lines after it */
+    int64_t step, every; /* arguments */
+    int64_t line, last;  /* lines so far; the step of the last in order up to `step`, 0 if none */
+    int64_t odd, first_odd; /* other lines before it: unreadable or out of order */
+    int64_t after, first;   /* all lines after it, also readable ones of later steps */
     off_t kept, kept_after; /* the end of that line, and of those after it that stay */
     int64_t stay;           /* how many these are */
 };
@@ -180,9 +180,9 @@ static int64_t lines_due(const struct cutting *self)
     return self->every <= 0 ? 0 : self->step / self->every - self->last / self->every;
 }
 
-/* An unreadable line has no step, so its position decides whether it is before the checkpoint. It
- * stays if a readable line before the checkpoint follows it; after the last such line it stays only
- * if lines are still due. */
+/* An unreadable line has no step, so its position decides whether it is kept. It stays if a
+ * readable line of a step up to the checkpoint's follows it, in order; after the last such line it
+ * stays only if lines are still due. */
 static void weigh_line(void *context, const json_t *line, off_t end)
 {
     struct cutting *self = context;

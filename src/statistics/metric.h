@@ -48,9 +48,9 @@ typedef struct bp_figure_pair {
     /* The share of resamples in which `one` is better, ties counted half (Koehn 2004, Statistical
      * significance tests for machine translation evaluation, section 4). */
     double wins;
-    /* Two-sided: the share of resamples whose deviation from the mean is at least this difference,
-     * plus one in numerator and denominator (Riezler and Maxwell 2005, On some pitfalls in
-     * automatic evaluation and significance testing for MT, figure 2). */
+    /* Two-sided: the share of resamples whose difference deviates from the mean of all resamples by
+     * at least |difference.value|, with one added to numerator and denominator (Riezler and Maxwell
+     * 2005, On some pitfalls in automatic evaluation and significance testing for MT, figure 2). */
     double p_value;
 } bp_figure_pair;
 

@@ -7,8 +7,8 @@
 #include "infer/score/tables/sums.h"
 #include "models/model.h"
 
-/** Tokens of a batch, including padding (one window may be longer). Batches determine the result's
- * bits, so this is not a key. */
+/** Tokens of a batch, including padding (one window may be longer). The division into batches
+ * affects the result's bits, so this is not a key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
 /** Inputs of a piece of a window that has no limit (bp_score_rule.piece). At most
@@ -16,8 +16,8 @@
  * piece. */
 #define BP_SCORE_PIECE_INPUTS 256
 
-/** The most tokens of a batch, and the windows of a full batch; a window has at most this many
- * inputs (bp_score_piece_inputs). */
+/** The most tokens of a batch, and the number of windows of one if each has `inputs` inputs, the
+ * most of a window (bp_score_piece_inputs). */
 static inline int64_t bp_score_batch_tokens(int64_t inputs)
 {
     return inputs > BP_SCORE_BATCH_TOKENS ? inputs : BP_SCORE_BATCH_TOKENS;

@@ -17,13 +17,13 @@ typedef enum bp_score_convention {
 
 /** A document of n text tokens is the line z: the token `lead` if `prefix` (of pairs the start
  * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
- * places below are places in z; z[0] is never scored. If there is a prefix and a document begins
- * with `lead` or with its corpus's --bos token, that token is not text, and is removed to make its
- * line.
+ * places below are places in z; z[0] is never scored. If a document begins with `lead`, with
+ * `prefix` or without, that token is not text: it is z[0], and gets no other before it. If
+ * `prefix`, the same is true of its corpus's --bos token, which `lead` replaces.
  */
 typedef struct bp_score_rule {
     bp_score_convention convention;
-    int64_t context; /* C: the most inputs of a window; BP_MODEL_UNLIMITED: the document's */
+    int64_t context; /* C: most inputs of a window; BP_MODEL_UNLIMITED: a document is one window */
     int64_t stride;  /* S */
     bool prefix, end;
     int64_t eod;   /* the end-of-document token; -1 if there is none, then end is false */

@@ -48,9 +48,9 @@ typedef struct bp_hf_size {
     const char *plus;    /* of a count: theirs is ours plus this, an expression of sizes before it;
                             NULL: the same */
     const char *words;   /* of a flag: theirs is a word, the first where it is not set. Of a choice,
-                            ours: "none|linear"; theirs are the same, but "default" for the first. If
-                            the choice is the first, it, and 0 or quiet members of its object, are
-                            omitted, and the object is null */
+                            ours: "none|linear"; theirs are the same, but "default" for the first. In
+                            an object, a choice that is the first, a 0 and a quiet member are each
+                            omitted, and an object without members is null */
     const char *absent;  /* if config.json lacks it: transformers' default; NULL: `otherwise` */
     const char *null_is; /* the meaning of null; NULL: null is refused, except for a flag, which is
                             not set */
@@ -66,7 +66,7 @@ typedef struct bp_hf_size {
 
 /** A member of config.json ("object.member" of an object in it) for which this family supports only
  * one meaning. `is`: JSON values with '|' between, one of which it must be, if present; or
- * "4*width"; after a '*': a list, and each of its elements must. null is accepted if `is` has
+ * "4*width"; after a '*': a list, each element of which must be one. null is accepted if `is` has
  * null, false, {} or a list. The first is written, except for lists and members of objects. For
  * example
  *
@@ -135,10 +135,11 @@ typedef struct bp_hf_table {
                                   one that config.json names is used, else the first */
     const char *identified_by; /* a tensor that no other table of the model_type has: if present,
                                   this table is used, whatever class is named; NULL: none */
-    const char *prefix;        /* optional prefix of tensor names, always written; "": none */
-    const char *first;         /* a tensor that always exists, to detect the prefix */
-    const char *head, *tied;   /* an optional tensor, equal to another; NULL if none */
-    const bp_hf_size *sizes;   /* ended by NULL */
+    const char *prefix; /* optional prefix of tensor names; written, except by a base class and on
+                           names in `bare`; "": none */
+    const char *first;  /* a tensor that always exists, to detect the prefix */
+    const char *head, *tied;       /* an optional tensor, equal to another; NULL if none */
+    const bp_hf_size *sizes;       /* ended by NULL */
     const bp_hf_setting *settings; /* ended by NULL */
     const bp_hf_row *rows;         /* in the order of files; ended by NULL */
     const char *const *buffers;  /* names that are not parameters: the part after a layer's number,
@@ -158,8 +159,8 @@ typedef struct bp_hf_table {
     const char *const *bare; /* starts of the head's names, which never have the prefix; ended by
                                 NULL; NULL if none */
     const char *const
-        *unread; /* those of heads that no class of transformers reads: ignored; a folder with only
-                    such heads is a base class; ended by NULL; NULL if none */
+        *unread; /* those of heads that no class of transformers reads: not imported; a folder
+                    whose only heads are such is a base class's; ended by NULL; NULL if none */
     const char *const *twins; /* further names, besides the head's, that files may use for the tied
                                  tensor; ended by NULL; NULL if none */
     const bp_hf_alias *older; /* ended by NULL; NULL: none */

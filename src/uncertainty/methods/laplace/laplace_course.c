@@ -11,7 +11,8 @@
 /* The eigenvectors' textbook operation count runs at this share of the speed of sums of products
  * (0.7 to 1.1 of it on one and two cores, 1,024 to 4,096 entries). */
 #define EIGEN_SPEED 0.8
-#define OVERRUN     1.1 /* an overdue step takes this multiple of its time so far */
+/* The expected total time of a step past its estimate, as a multiple of its time so far. */
+#define OVERRUN 1.1
 
 static double square(double x)
 {
