@@ -4,9 +4,7 @@
 #include "models/stack/stack.h"
 #include "models/stack/variants.h"
 
-#define TABLE    1 /* that all layers have in common */
-#define BUCKETS  32
-#define DISTANCE 128
+#define TABLE 1 /* that all layers have in common */
 
 /* It counts positions from its padding token's number on, which is 1. */
 static const bp_stack STACK = {.post_norm = true,
@@ -20,39 +18,25 @@ static const bp_stack STACK = {.post_norm = true,
                                .head_bias = true,
                                .transform = true};
 
-static const bp_model_size SIZES[] = {
-    BP_STACK_SIZES,
-    BP_STACK_CONTEXT,
-    BP_POSITIONS_SIZE,
-    BP_STACK_COUNT("inner", inner),
-    BP_STACK_REAL("norm_epsilon", epsilon),
-    BP_STACK_TIED,
-    BP_STACK_QUIET("head_width", head_width),
-    {.name = "relative_buckets", .at = BP_OWN_AT(bp_mpnet_sizes, buckets), .optional = true},
-    {.name = "relative_distance", .at = BP_OWN_AT(bp_mpnet_sizes, distance), .optional = true},
-    BP_VARIANT_HEAD_SIZES,
-    {0}};
+static const bp_model_size SIZES[] = {BP_STACK_SIZES,
+                                      BP_STACK_CONTEXT,
+                                      BP_POSITIONS_SIZE,
+                                      BP_STACK_COUNT("inner", inner),
+                                      BP_STACK_REAL("norm_epsilon", epsilon),
+                                      BP_STACK_TIED,
+                                      BP_STACK_QUIET("head_width", head_width),
+                                      BP_DISTANCE_SIZES(bp_mpnet_sizes, distances),
+                                      BP_VARIANT_HEAD_SIZES,
+                                      {0}};
 
-static const bp_option KEYS[] = {
-    BP_STACK_TIED_KEY,
-    {.key = "model.norm_epsilon",
-     .type = BP_OPTION_REAL,
-     .min = 1e-12,
-     .max = 1,
-     .help = "what norms add to the variance; 1e-12 if not given"},
-    {.key = "model.relative_buckets",
-     .type = BP_OPTION_INT,
-     .min = 4,
-     .max = 1 << 16,
-     .help = "groups of distances between tokens that attention distinguishes; 32 if not given"},
-    {.key = "model.relative_distance",
-     .type = BP_OPTION_INT,
-     .min = 3,
-     .max = 1 << 24,
-     .unit = "tokens",
-     .help = "distances from this one on are one group, above half of model.relative_buckets; 128 "
-             "if not given"},
-    {0}};
+static const bp_option KEYS[] = {BP_STACK_TIED_KEY,
+                                 {.key = "model.norm_epsilon",
+                                  .type = BP_OPTION_REAL,
+                                  .min = 1e-12,
+                                  .max = 1,
+                                  .help = "what norms add to the variance; 1e-12 if not given"},
+                                 BP_DISTANCE_KEYS,
+                                 {0}};
 
 static void fill_defaults(bp_model_shape *shape)
 {
@@ -60,44 +44,26 @@ static void fill_defaults(bp_model_shape *shape)
 
     bp_stack_fill_defaults(shape);
     own->bert.no_pooler = 1; /* to the objective of masked words */
-    own->buckets = bp_given_or(own->buckets, BUCKETS);
-    own->distance = bp_given_or(own->distance, DISTANCE);
+    bp_distance_fill_defaults(&own->distances);
 }
-
-/* Half of the buckets for each side; half of those for exact distances. */
-static bool fits(const bp_model_shape *shape)
-{
-    int64_t buckets = bp_given_or(bp_mpnet_sizes_of(shape)->buckets, BUCKETS);
-
-    return buckets >= 4 && buckets % 2 == 0 &&
-           bp_given_or(bp_mpnet_sizes_of(shape)->distance, DISTANCE) > buckets / 2;
-}
-
-#define BAD_BUCKETS                                                                                \
-    "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
-    "buckets, at least 4, and a distance above half of it"
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     bp_stack_check(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
-    if (!fits(shape))
-        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
-                        (long long)bp_mpnet_sizes_of(shape)->buckets,
-                        (long long)bp_mpnet_sizes_of(shape)->distance, "model.relative_buckets");
+    bp_distance_check(bp_mpnet_sizes_of(shape)->distances, config);
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    return fits(shape) ? bp_stack_check_read(shape, where)
-                       : BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
-                                 (long long)bp_mpnet_sizes_of(shape)->buckets,
-                                 (long long)bp_mpnet_sizes_of(shape)->distance, where);
+    bp_err err = bp_distance_check_read(bp_mpnet_sizes_of(shape)->distances, where);
+
+    return err == BP_OK ? bp_stack_check_read(shape, where) : err;
 }
 
 static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
 {
-    bp_tied_table table = {"relative", bp_mpnet_sizes_of(shape)->buckets, shape->heads,
+    bp_tied_table table = {"relative", bp_mpnet_sizes_of(shape)->distances.buckets, shape->heads,
                            BP_TRANSFORMER_STD};
 
     bp_network_add_common(network, &table, TABLE, stage);
@@ -114,8 +80,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     }
     layer = bp_stack_layer(shape, number - 1);
     layer.relative = bp_network_common(network, TABLE);
-    layer.relative_buckets = bp_mpnet_sizes_of(shape)->buckets;
-    layer.relative_distance = bp_mpnet_sizes_of(shape)->distance;
+    layer.relative_buckets = bp_mpnet_sizes_of(shape)->distances.buckets;
+    layer.relative_distance = bp_mpnet_sizes_of(shape)->distances.distance;
     bp_network_add_block(network, bp_transformer_new_layer(network, &layer));
 }
 

@@ -7,6 +7,7 @@
 #define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 
 #include "models/family.h"
+#include "models/stack/transformer.h"
 #include "models/stack/variants.h"
 #include "nn/core/layers.h"
 
@@ -18,11 +19,11 @@ typedef struct bp_seq2seq_sizes {
     int64_t encoder_layers, decoder_layers;
     int64_t start_token; /* 1 + the id that targets begin with; 0: the end-of-document token's */
     int64_t activation;  /* index into the form's activations */
-    int64_t buckets, distance; /* buckets of T5's tables of distances */
-    int64_t unscaled;          /* 1: embeddings are not scaled, though the form scales them */
-    int64_t decoder_heads;     /* of the decoder's layers, with the encoder's total columns; 0: the
-                                  encoder's heads */
-    int64_t decoder_inner;     /* the decoder's inner width; 0: the encoder's */
+    bp_distance_sizes distances; /* of T5 */
+    int64_t unscaled;            /* 1: embeddings are not scaled, though the form scales them */
+    int64_t decoder_heads; /* of the decoder's layers, with the encoder's total columns; 0: the
+                              encoder's heads */
+    int64_t decoder_inner; /* the decoder's inner width; 0: the encoder's */
 } bp_seq2seq_sizes;
 BP_OWN_SIZES(bp_seq2seq_sizes)
 

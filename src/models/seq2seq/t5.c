@@ -2,9 +2,9 @@
  * 1.1). */
 #include "models/seq2seq/seq2seq.h"
 
-#define EPSILON  1e-6
-#define BUCKETS  32
-#define DISTANCE 128
+#include "models/stack/transformer.h"
+
+#define EPSILON 1e-6
 
 static const bp_seq2seq_form FORM = {.activations = {BP_GEGLU, BP_RELU},
                                      .positions = BP_DISTANCES,
@@ -25,8 +25,7 @@ static const bp_model_size SIZES[] = {
      .type = BP_SIZE_FLAG,
      .optional = true,
      .inverse = true},
-    {.name = "relative_buckets", .at = BP_OWN_AT(bp_seq2seq_sizes, buckets), .optional = true},
-    {.name = "relative_distance", .at = BP_OWN_AT(bp_seq2seq_sizes, distance), .optional = true},
+    BP_DISTANCE_SIZES(bp_seq2seq_sizes, distances),
     {0}};
 
 static const bp_option KEYS[] = {
@@ -40,18 +39,7 @@ static const bp_option KEYS[] = {
     {.key = "model.gated",
      .type = BP_OPTION_BOOL,
      .help = "the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given"},
-    {.key = "model.relative_buckets",
-     .type = BP_OPTION_INT,
-     .min = 4,
-     .max = 1 << 16,
-     .help = "groups of distances between tokens that attention distinguishes; 32 if not given"},
-    {.key = "model.relative_distance",
-     .type = BP_OPTION_INT,
-     .min = 3,
-     .max = 1 << 24,
-     .unit = "tokens",
-     .help = "distances from this one on are one group, above half of model.relative_buckets; 128 "
-             "if not given"},
+    BP_DISTANCE_KEYS,
     {0}};
 
 static void fill_defaults(bp_model_shape *shape)
@@ -60,39 +48,20 @@ static void fill_defaults(bp_model_shape *shape)
 
     bp_seq2seq_fill_defaults(shape);
     own->start_token = own->start_token > 0 ? own->start_token : 1;
-    own->buckets = own->buckets > 0 ? own->buckets : BUCKETS;
-    own->distance = own->distance > 0 ? own->distance : DISTANCE;
+    bp_distance_fill_defaults(&own->distances);
 }
-
-/* The encoder uses half of its buckets for each side; both use half of the rest for exact
- * distances. */
-static bool buckets_fit(const bp_model_shape *shape)
-{
-    int64_t buckets = bp_seq2seq_sizes_of(shape)->buckets;
-
-    return buckets >= 4 && buckets % 2 == 0 && bp_seq2seq_sizes_of(shape)->distance > buckets / 2;
-}
-
-#define BAD_BUCKETS                                                                                \
-    "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
-    "buckets, at least 4, and a distance above half of it"
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     bp_seq2seq_check(shape, tensor_ranks, config);
-    if (!buckets_fit(shape))
-        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
-                        (long long)bp_seq2seq_sizes_of(shape)->buckets,
-                        (long long)bp_seq2seq_sizes_of(shape)->distance, "model.relative_buckets");
+    bp_distance_check(bp_seq2seq_sizes_of(shape)->distances, config);
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    if (!buckets_fit(shape))
-        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
-                       (long long)bp_seq2seq_sizes_of(shape)->buckets,
-                       (long long)bp_seq2seq_sizes_of(shape)->distance, where);
-    return bp_seq2seq_check_read(shape, where);
+    bp_err err = bp_distance_check_read(bp_seq2seq_sizes_of(shape)->distances, where);
+
+    return err == BP_OK ? bp_seq2seq_check_read(shape, where) : err;
 }
 
 const bp_model_family bp_t5_family = {.name = "t5",

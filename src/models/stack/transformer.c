@@ -170,3 +170,33 @@ bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *sha
 
     return bp_network_add_tied(network, &table, stage, stages, blocks);
 }
+
+void bp_distance_fill_defaults(bp_distance_sizes *sizes)
+{
+    sizes->buckets = bp_given_or(sizes->buckets, 32);
+    sizes->distance = bp_given_or(sizes->distance, 128);
+}
+
+#define BAD_BUCKETS                                                                                \
+    "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
+    "buckets, at least 4, and a distance above half of it"
+
+static bool fit(bp_distance_sizes *sizes)
+{
+    bp_distance_fill_defaults(sizes);
+    return sizes->buckets >= 4 && sizes->buckets % 2 == 0 && sizes->distance > sizes->buckets / 2;
+}
+
+void bp_distance_check(bp_distance_sizes sizes, bp_config *config)
+{
+    if (!fit(&sizes))
+        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS, (long long)sizes.buckets,
+                        (long long)sizes.distance, "model.relative_buckets");
+}
+
+bp_err bp_distance_check_read(bp_distance_sizes sizes, const char *where)
+{
+    return fit(&sizes) ? BP_OK
+                       : BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
+                                 (long long)sizes.buckets, (long long)sizes.distance, where);
+}
