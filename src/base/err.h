@@ -102,8 +102,8 @@ void bp_err_set_message(const char *message);
  * with `lines` its own lines. */
 void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines);
 
-/** The more severe of two codes, which all ranks report (a bug before an I/O error before bad
- * input). */
+/** How severe a code is, 0 for BP_OK: of two codes all ranks report the one with the higher number
+ * (a bug before an I/O error before bad input). */
 int bp_err_severity(bp_err code);
 
 /** What the program calls itself in messages: "bagpipe" until this is called, as main() begins. */

@@ -21,7 +21,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_GENERATE = 10, /* tokens drawn */
     BP_RNG_WORD2VEC = 12, /* occurrences used, windows, noise words */
     BP_RNG_REPLACE = 13,  /* tokens that a generator puts into a text */
-    BP_RNG_PAIR = 14,     /* texts that are compared with another one */
+    BP_RNG_PAIR = 14,     /* texts that are paired with another one */
     BP_RNG_LANGEVIN = 15, /* noise of updates */
     BP_RNG_OUTCOMES = 16, /* of a softmax that samples them */
     BP_RNG_BUCKET = 17,   /* order of batches of similar lengths */

@@ -24,7 +24,8 @@ double bp_core_fair_share(const bp_core_claim *all, int ranks, int rank);
  * the same cores. */
 int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank);
 
-/** The least number of CPUs of a node in Slurm's list ("24(x2),12"); 0 if the list is empty. */
+/** The least number of CPUs of a node in Slurm's list ("24(x2),12"); 0 if the list is NULL, empty
+ * or can't be read. */
 int bp_core_slurm_cpus(const char *list);
 
 /** The cores of its rank that thread `thread` of the team is bound to: one of them, but all for

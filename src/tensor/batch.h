@@ -46,7 +46,7 @@ size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
 bp_batch bp_batch_over(const bp_batch_form *form, int64_t B, const void *bytes);
 /** Examples [first, first + count) of it. */
 bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count);
-/** A shortened T is a multiple of this, so that there are few shapes. */
+/** A shortened T is a multiple of this, or the whole T, so that there are few shapes. */
 static inline int64_t bp_batch_fit_step(int64_t T)
 {
     return T > 128 ? (T / 16 + 7) / 8 * 8 : 8;
@@ -88,8 +88,9 @@ typedef struct bp_example {
 #define BP_DOCUMENT_MOST    ((int64_t)65536) /* tokens of a document that an example is made of */
 
 /** Windows over a document of a question and its context, which may be longer than the places:
- * each has the question (cut to half of the places), and as much of the context as fits, starting
- * `stride` tokens after the previous window's start. */
+ * each has the question (only its first places / 2 tokens, if it is longer), and as much of the
+ * context as fits, starting `stride` tokens after the previous window's start, or fewer so that no
+ * token is skipped. The last window reaches the end of the context. */
 typedef struct bp_window_rule {
     int64_t places; /* for tokens of both; 0: documents are not cut into windows */
     int64_t stride;
@@ -136,9 +137,9 @@ typedef struct bp_example_maker bp_example_maker;
 struct bp_example_maker {
     bp_batch_form form;
     bp_feed feed;
-    int64_t
-        window; /* tokens of the corpus for an example; the next example of a stream begins window -
-                   1 tokens later. Documents: 0. Runs: tokens of a run, or of its only sentence */
+    int64_t window;    /* tokens of the corpus for an example; the next example of a stream begins
+                          window - 1 tokens later. Documents: 0. Runs: most tokens of a run, but a run
+                          of one sentence may have more */
     const void *rules; /* context of the objective (models/objective.h); borrowed */
     /** Fill in an example: a function only of tokens[window], the rules, the step and the slot of
      * the global batch. */

@@ -60,8 +60,8 @@ typedef struct bp_group {
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
     int sources;  /* for experts: the ranks whose places they receive; 0 for other groups */
-    int64_t source_floats; /* gradients are kept per rank of these until they are summed; 0: a
-                              single gradient */
+    int64_t source_floats; /* distance in floats between the gradients of one source and the
+                              next, kept apart until they are summed; 0: a single gradient */
     bool added;            /* an adapter's: the initial model need not have it */
     bool passing;          /* only for training: the initial model never has it */
     bool frozen;           /* never updated: no gradients and no moments */

@@ -139,7 +139,8 @@ static const char *after_section(const char *key)
     return !dot ? key : dot + 1;
 }
 
-/* How many letters a word without a dot differs by from the section of `known`. */
+/* How many letters a word without a dot lacks to be the section of `known`, which it begins;
+ * COMPARED_BYTES if it does not begin it. */
 static int section_distance(const char *word, const char *known)
 {
     size_t bytes = strlen(word), section = strcspn(known, ".");

@@ -116,7 +116,8 @@ bp_err bp_dir_remove(const char *path);
  * minute ago. Best effort: no error is reported. */
 void bp_dir_refresh(const char *path);
 /** Remove the drafts that a job left in a folder when it was killed, unless the fence refuses;
- * files that can't be removed stay. After it no earlier owner of the run can commit a draft there.
+ * files that can't be removed stay. After it no earlier owner of the run can commit a draft that it
+ * had opened there.
  */
 void bp_dir_sweep(const char *path);
 /** Names in a folder, sorted by strcmp, without . and ..; free each and the list with bp_free(). */

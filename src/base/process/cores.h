@@ -35,8 +35,9 @@ void bp_cores_bind(const bp_cores *cores);
  * helper thread, which inherits its creator's binding. Does nothing in a process that has bound no
  * thread. */
 void bp_cores_widen(void);
-/** The calling helper thread yields cores to compute threads: it moves to an idle core of the
- * process, if any, and drops a real-time priority inherited from its creator. Best effort. */
+/** The calling helper thread yields cores to compute threads: it may run on all cores of the
+ * process, so on an idle one if there is any, at low priority and without the real-time policy of
+ * its creator. Best effort. */
 void bp_cores_step_aside(void);
 
 /** The cores of `mask` as hwloc orders them: by package and physical core, the second hardware

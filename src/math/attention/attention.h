@@ -116,7 +116,7 @@ bool bp_attention_takes_halves(const bp_gemm *gemm, const bp_attention_shape *sh
 void bp_attention_forward(bp_gemm *gemm, const bp_operand *out, float *lse,
                           const bp_attention_input *in, const bp_attention_shape *shape,
                           void *scratch);
-/** Gradients given dout, in rows like the input's, and out (in the form and stride of dout) and
+/** Gradients, in rows like the input's, given dout, and out (in the form and stride of dout) and
  * lse as forward left them. The gradients are overwritten; those of keys after a length are 0. */
 void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const bp_operand *dout,
                            const bp_operand *out, const float *lse, const bp_attention_input *in,

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BP_GRADIENT_LINES 3 /* rows of the next right side, prefetched per step */
+#define BP_GRADIENT_LINES 3 /* cache lines of the next right side, prefetched per step */
 
 /** A block of sums [32][32]: start + a b, over `steps` steps of k. It stays in registers, and the
  * next call writes it to its `before`, in quarters of 16 x 16. */

@@ -61,7 +61,7 @@ typedef struct bp_bf16_passes {
     /* y[Dp][all] = x transposed; `all` is in whole blocks of 32 */
     void (*transposed_rows)(uint16_t *y, const bp_bf16_rows *x, int64_t all);
 
-    /* `top` of a query grows only if a score exceeds it by a factor of more than 2^8, so that
+    /* `top` of a query grows only if a score exceeds it by more than 8 (a factor of 2^8), so that
      * factors for previous sums are rarely needed: true if one is not 1. */
     bool (*softmax)(const bp_panel_softmax *panel);
     void (*gradient)(const bp_panel_gradient *panel);

@@ -71,7 +71,7 @@ struct bp_gemm {
     int64_t uses;
     bp_workspace scratchpad, workspaces[BP_WORKSPACES], off_pages, tail;
     bp_workspace staged;     /* the last weight reordered for float32 products ... */
-    const void *staged_copy; /* ... its copy; may be NULL */
+    const void *staged_copy; /* ... and the copy whose data it holds; may be NULL */
 };
 
 /** The row stride, in floats, of a matrix of `columns` for fast reading row by row. */
