@@ -5,10 +5,10 @@
 #include "data/document_table.h"
 #include "order_priv.h"
 
-/** A pool has the entries of the next `batches` batches: slot b of step s would take entry b steps
- * + s of the epoch's list. The last pool of an epoch may be smaller. Entries are sorted by length
- * (bp_document_table_length), cut into batches, and the batches are permuted. The result is a
- * function of (seed, member, epoch). */
+/** A pool has the entries of the next `batches` batches: without a pool, slot b of step s would
+ * take entry b steps + s of the epoch's list. The last pool of an epoch may be smaller. Entries are
+ * sorted by length (bp_document_table_length), cut into batches, and the batches are permuted. The
+ * result is a function of (seed, member, epoch). */
 typedef struct bp_bucket_spec {
     bp_order *order;                /* borrowed, like the table */
     const bp_document_table *table; /* whose entries are the order's windows */

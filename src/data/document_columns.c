@@ -350,7 +350,7 @@ static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
     return err;
 }
 
-/* May the file lack the requested column? Not if it has other columns. */
+/* May the file lack the requested column? With only `unlabelled`, not if it has other columns. */
 static bool may_lack(const bp_corpus_file *file, bool numbers, const bp_document_columns *asked)
 {
     return asked->may_lack_label || (asked->unlabelled && !has_columns(file, numbers));

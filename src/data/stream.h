@@ -42,7 +42,7 @@ const double *bp_stream_weights(const bp_stream *stream);
  * BP_ERR_FORMAT fewer than `context` + 1 tokens, with the file. */
 bp_err bp_stream_check(const bp_stream *stream, int64_t context);
 /** Windows of `context` tokens of the corpus without a bag, which is an epoch of every bag. With
- * weights, those of each file with a weight above 0. */
+ * weights, the sum over files with a weight above 0, each cut into windows by itself. */
 int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context);
 /** Documents of file k, without a bag. */
 int64_t bp_stream_documents(const bp_stream *stream, int64_t k);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define TAG_SUM     7001
-#define PIECE       (INT64_C(1) << 18) /* 1 MiB: one is added while others arrive */
+#define PIECE       (INT64_C(1) << 18) /* floats, 1 MiB: one is added while others arrive */
 #define PIECE_BYTES (PIECE * (int64_t)sizeof(float))
 #define UNDER_WAY   16            /* pieces: a poll after a sleep finds some */
 #define SMALL       INT64_C(4096) /* floats: fewer are latency-bound and use doubling */

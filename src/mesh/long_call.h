@@ -10,7 +10,7 @@ typedef struct bp_long_call {
     void (*work)(void *context); /* may use MPI, but none of the caller's communicators */
     void *context;
     /** Called on the calling thread four times a second; if true on any rank, all ranks return.
-     * NULL: never stops. */
+     * NULL: never stops, and the calling thread does the work. */
     bool (*stop)(void *context);
     void *stop_context;
 } bp_long_call;

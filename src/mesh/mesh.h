@@ -36,7 +36,7 @@ typedef struct bp_mesh_shape {
     /* ranks along each axis; data 0: all ranks that the other axes leave */
     int members, pipeline, data, tensor;
     enum { BP_COORDINATOR_AUTO, BP_COORDINATOR_SHARED, BP_COORDINATOR_DEDICATED } coordinator;
-    int expert; /* data ranks that share out the experts of each layer; 0 is 1 */
+    int expert; /* data ranks that share out the experts of each layer; 0 is 1: each has all */
 } bp_mesh_shape;
 
 /** This rank's place, and communicators by axis. On a dedicated coordinator `computes` is false,
@@ -85,8 +85,8 @@ bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size);
 
 /** A planned job, simulated by one process. */
 typedef struct bp_planned_world {
-    int ranks;            /* 0: the product of the mesh's axes, where mesh.data is 1 by default */
-    int nodes;            /* filled by the ranks one after another */
+    int ranks; /* 0: the product of the mesh's axes, where mesh.data is mesh.expert by default */
+    int nodes; /* filled by the ranks one after another */
     const char *network;  /* a file with the network's measured speed (--network); NULL: defaults */
     const char *schedule; /* a file to write a training step to (--schedule); may be NULL */
 } bp_planned_world;

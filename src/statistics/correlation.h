@@ -18,9 +18,10 @@ double bp_pearson_counted(const double *x, const double *y, const int32_t *count
 double bp_spearman_counted(const double *x, const double *y, const int64_t *order_x,
                            const int64_t *order_y, const int32_t *counts, int64_t n);
 
-/** Kendall's tau-b: concordant minus discordant pairs, over the pairs that are not tied in x or y;
- * NaN for fewer than two elements, or if a list is constant. No element may be NaN.
- * Source: Kendall 1945, The treatment of ties in ranking problems, Biometrika 33. */
+/** Kendall's tau-b: concordant minus discordant pairs, over the geometric mean of the number of
+ * pairs not tied in x and that of pairs not tied in y; NaN for fewer than two elements, or if a
+ * list is constant. No element may be NaN. Source: Kendall 1945, The treatment of ties in ranking
+ * problems, Biometrika 33. */
 double bp_kendall(const double *x, const double *y, int64_t n);
 /** Its 95 % interval, on the scale of Fisher's z with variance 0.437 / (n - 4); NaN and NaN for n <
  * 5. If all pairs agree (or all disagree), half a pair counts as the opposite. Source: Fieller,

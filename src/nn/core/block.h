@@ -67,8 +67,8 @@ typedef struct bp_activations {
         bool has_gradient;
         float *data;    /* blocks overwrite it with their result; NULL for a gradient that does not
                            exist */
-        int64_t inside; /* the widest row within a block or on the way to a later one: rows have
-                           memory for as many columns */
+        int64_t inside; /* columns of the widest row within a block or on the way to a later one, if
+                           more than `columns`, else 0: rows have memory for them */
     } item[BP_ACTIVATIONS_ITEMS];
 } bp_activations;
 
@@ -139,8 +139,8 @@ typedef struct bp_pass {
     bool second_text;       /* a pass over the text for architecture search: blocks carry its state
                                separately */
     int64_t first_slot;     /* slot of sequence 0 in the global batch */
-    bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
-                               first_window on, as does the next pass over them */
+    bool resumes, suspends; /* outside training: this pass continues sequences from bp_carry.kept,
+                               from row first_window on; the next pass over them will */
     int64_t first_window;
     float loss_weight[BP_TERMS];   /* the weight of one target's loss in the gradient: the term's
                                       weight / (its scored targets in the global batch) */

@@ -470,7 +470,7 @@ void bp_convolution_new(bp_block **out, bp_block *inner, const bp_convolution_sh
     self->shape = *shape;
     self->maps = bp_alloc("nn.convolution", shape->G, sizeof(bp_weight *));
     self->weight = bp_group_add_matrix(group, "conv.weight", C, C / shape->G * shape->K, INIT_STD);
-    self->weight->decays = false; /* three dimensions, as other programs have it */
+    self->weight->decays = false; /* as taps elsewhere: in other programs it has three dimensions */
     self->bias = bp_group_add_vector(group, "conv.bias", C, BP_INIT_ZERO);
     self->gain = bp_group_add_vector(group, "conv.ln.gain", C, BP_INIT_ONE);
     self->shift = bp_group_add_vector(group, "conv.ln.bias", C, BP_INIT_ZERO);

@@ -15,9 +15,9 @@
  * one row), then dropout. wte: this rank's rows of [V][C], wpe [first_position + T][C], segments
  * [S][C]; parts may share them. */
 typedef struct bp_embedding_part {
-    bp_param *wte,
-        *wpe; /* borrowed; a single part may have wte NULL: positions are added to the item */
-    int item, stream;       /* item of the activations, stream of the batch */
+    bp_param *wte, *wpe; /* borrowed; if there is only one part, its wte may be NULL: positions are
+                            then added to the item */
+    int item, stream;    /* item of the activations, stream of the batch */
     int64_t dropout_stream; /* its stream of dropout masks */
     bp_param *segments;     /* borrowed */
     int64_t first_position;
@@ -113,7 +113,7 @@ typedef struct bp_layer_shape {
                            are unchanged. Not with post_norm or a parallel layer */
     float branch_scale; /* scale of the branches added to the residual stream; 0: 1 */
     bool unscaled; /* scores are unscaled products of queries and keys; queries' initial weights are
-                      scaled instead */
+                      sqrt(D) times smaller instead */
     float scale;   /* scale of scores, unless unscaled; 0: 1/sqrt(D) */
     float score_cap; /* scores become cap tanh(score / cap); 0: no cap */
     bp_param
@@ -411,13 +411,13 @@ typedef struct bp_state_space_shape {
 } bp_state_space_shape;
 
 /** hidden += out(norm(y silu(z))), where y is the scan (math/kernels/scan.h) of silu(convolution
- * of x) with B and C, also convolved, steps dt = softplus(dt + bias) and rates exp(decay); z, x,
- * B, C, dt are products of one norm of hidden. Tensor ranks divide H, and G divides H. In decoding
- * a sequence has one state. Adds to `split`, which is cut over tensor ranks, "h.NUMBER.z.weight"
- * and "x.weight" [H P][C], "dt.weight" [H][C], "out.weight" [C][H P], "x.taps" [H P][K], "x.bias"
- * and "gate.gain" [H P], "dt.bias", "decay" and "skip" [H]; to `whole`, which is replicated,
- * "bc.weight" [2 G N][C], "bc.taps" [2 G N][K], "bc.bias" [2 G N] and "ln.gain" [C]. Source: Dao
- * and Gu 2024. */
+ * of x) with B and C, each silu(its convolution) too, steps dt = softplus(dt + bias) and rates
+ * exp(decay); z, x, B, C, dt are products of one norm of hidden. Tensor ranks divide H, and G
+ * divides H. In decoding a sequence has one state. Adds to `split`, which is cut over tensor ranks,
+ * "h.NUMBER.z.weight" and "x.weight" [H P][C], "dt.weight" [H][C], "out.weight" [C][H P], "x.taps"
+ * [H P][K], "x.bias" and "gate.gain" [H P], "dt.bias", "decay" and "skip" [H]; to `whole`, which is
+ * replicated, "bc.weight" [2 G N][C], "bc.taps" [2 G N][K], "bc.bias" [2 G N] and "ln.gain" [C].
+ * Source: Dao and Gu 2024. */
 void bp_state_space_new(bp_block **out, const bp_nn *nn, const bp_state_space_shape *shape,
                         bp_group *split, bp_group *whole);
 /** Columns of its carried state on one of `tensors` ranks: rows of the convolution, and states. */
@@ -466,7 +466,7 @@ typedef struct bp_projected_lstm_shape {
                      outputs are the state, without a projection */
     const char
         *name; /* its params are "NAME.input.weight" [4 H][P], "NAME.hidden.weight" [4 H][P],
-                  "NAME.bias" [4 H] (the forget gate's has 1 added) and, unless P = H,
+                  "NAME.bias" [4 H] (1 is added to the forget gate's at run time) and, unless P = H,
                   "NAME.projection.weight" [P][H]. Gates: i, f, g, o. Borrowed for the call */
     float cell_clip, projection_clip; /* above 0 */
     bool from_end;                    /* it reads a window from its last place to its first */

@@ -274,7 +274,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
 
             for (int64_t c = 0; c < C; c++)
                 dhidden[r * C + c] += slope * self->weight->value[k * C + c];
-            if (!self->weight->gradient) /* explanations have no targets */
+            if (!self->weight->gradient) /* explanations have no gradients of weights */
                 continue;
             if (self->bias)
                 self->bias->gradient[k] += slope;

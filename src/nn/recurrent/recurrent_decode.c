@@ -191,7 +191,7 @@ void recurrent_continue(const recurrent_layer *self, bp_pass *pass, float *rows)
     work w = lay_out(self, &arena, of->slots);
     float *gates = bp_arena_floats(pass->scratch, pass->T * self->G * self->shape.H);
 
-    /* all inputs have been read: outputs may overlap them */
+    /* this reads all inputs: outputs may overlap them */
     bp_linear_forward(self->block.nn->gemm, gates, rows, self->input_map,
                       self->input_bias ? self->input_bias->value : NULL, pass->T);
     find_sequences(&w, &of->rows);

@@ -255,7 +255,7 @@ static void backward_step(const recurrent_layer *self, const states *of, gradien
 {
     int64_t H = self->shape.H, GH = self->G * H;
     bool goes_past = self->shape.cell == BP_CELL_GRU || recurrent_is_graph(self);
-    float *past = g->out + t * B * H; /* already read, so free for the product's result */
+    float *past = g->out + t * B * H; /* added to dh first, then free for the product's result */
     bp_cell_units units = units_of(self, of, NULL, t, B);
 
     bp_cell_gradients out = {

@@ -200,7 +200,7 @@ static void backward_one(layer *self, int64_t e, const choices *of, const expert
     experts_add_rows(self, work->norm.dnormed, work->dx, of, NULL);
 }
 
-/* Gradients of everything but the weights of gates and up, and the output gradients for those. */
+/* All gradients but those of the weights of gates and up, for which it fills work->dup. */
 static void backward_here(layer *self, const expert_work *work, const saved *kept)
 {
     for (int64_t e = 0; e < self->shape.experts.count; e++) {

@@ -236,7 +236,8 @@ closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dout);
 
-/* transformer_memory.c: parts of the scratch may be in `kept`. */
+/* transformer_memory.c: `kept` has the parts of the scratch that a pass keeps; these are not
+ * allocated again. */
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
 attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
@@ -403,8 +404,8 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
 routing router_alloc(const layer *self, bp_arena *arena, int64_t rows);
 /** Shares of the rows, and their order by experts. Collective: no. */
 void router_forward(const layer *self, const routing *routes, const bp_operand *normed);
-/** dlogits[rows][E] from dshares, and from dP[E], the gradient of each share before the choice,
- * except for rows of padding; dP may be NULL. */
+/** dlogits[rows][E] from dshares, and from dP[E], which times pass->balance_weight is added to the
+ * gradient of each share before the choice, except for rows of padding; dP may be NULL. */
 void router_backward(const layer *self, const bp_pass *pass, const saved *kept, float *dlogits,
                      const float *dshares, const float *dP);
 /** dx[rows][C] += dlogits times the router's weights; and the gradient of these. */

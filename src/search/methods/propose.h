@@ -17,8 +17,9 @@ bp_err nas_check_models(const nas *self);
 /** nas_admit of a point, and nas_propose unless it is already a trial. *proposed: it is a new
  * trial. Collective, Errors: of both. */
 bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed);
-/** A child of one point by mutation, in which each key is redrawn with that probability, or of two
- * points by crossover. Uses draws of the key from 4 on. Local. */
+/** A child of one point: by mutation, in which each key is redrawn with that probability, if
+ * `other` is NULL; else by crossover with `other`, without mutation. Uses draws of the key from 4
+ * on. Local. */
 nas_point nas_child(const nas_space *space, const nas_point *one, const nas_point *other,
                     double mutation, const bp_rng_key *key);
 /** Score all trials that have no score: by shared weights within nas_with_shared, else by separate
