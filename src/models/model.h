@@ -97,16 +97,17 @@ typedef struct bp_model_info {
                                 table of learned positions; else 0 */
     int64_t vocab_size;      /* outcomes; of a language model its words */
     int64_t words;           /* of its inputs */
-    int64_t heads;           /* query heads of each layer with attention; 0: no attention */
+    int64_t heads; /* query heads of each layer with attention; 0: no attention, or the decoder's
+                      number is not the encoder's */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
                                 it embeds. In an encoder-decoder they are the decoder's, whose
                                 embedded words are the output of the blocks before, */
     int first_source_layer, source_layers; /* and these the encoder's; else 0 */
     int64_t layer_width; /* columns of each layer's output, and of the first one's input; 0: widths
                             differ */
-    bp_task_shape
-        task; /* whose outcomes they are; kind 0: a language model. For a kind that classifies whole
-                 texts, a target may be at any place of its text; see bp_model_batch.targets */
+    bp_task_shape task;  /* whose outcomes they are; kind 0: a language model. For a kind of whole
+                            texts, a target may be at any place of its text, and the state there is
+                            that of the whole text; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool frames; /* it reads a text between the tokens of the roles cls and sep */
     bool masks; /* a masked model: a target is at its own place, and inputs after a window's end are
@@ -120,14 +121,14 @@ typedef struct bp_model_info {
     int64_t bos_id;   /* if has_bos: the beginning-of-text token */
     int64_t first_id; /* if has_first: the token that its tokenizer puts before a text */
     bp_ends ends;     /* tokens that end generated text: eod_id first, if there is one */
-    bp_forced forced; /* tokens that its files suppress in generated text */
+    bp_forced forced; /* tokens that its files force or forbid in generated text */
     int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, independent of how they are split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
     int64_t vector_width;               /* of a word vector; 0: its inputs have no vectors */
-    int64_t keys; /* of each layer's MLP: coefficients per place (bp_model_ops.coefficients); 0 if
-                     layers have no MLP, experts, or an MLP with an adapter */
+    int64_t keys; /* of each layer's MLP: coefficients per place (bp_model_ops.coefficients); 0 if a
+                     layer has no MLP or has experts, if layers differ, or with an adapter */
     bool gated;   /* coefficients have either sign: the MLP is gated */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */

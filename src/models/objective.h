@@ -90,7 +90,7 @@ typedef struct bp_objective {
     /** The loss: the sum over terms of weight times the mean over a term's scored targets. */
     int terms;
     double weight[BP_TERMS];
-    const char *term[BP_TERMS]; /* names of losses to report separately; NULL: not */
+    const char *term[BP_TERMS]; /* names of losses to report beside the total; NULL: not */
     bool scores_all;            /* no target is ever -1: targets need no counting */
     bool pairs;                 /* examples are documents of two texts: a source and its target */
     bool noises;                /* examples are texts with noise, and the texts */
@@ -125,7 +125,7 @@ extern const bp_objective bp_objective_seq2seq;
  * the context loses its last tokens; if that is not enough, the target does. */
 extern const bp_objective bp_objective_text;
 /** A text given the same text with noise: token by token, between start and end as for pairs. The
- * text is the longest run of sentences of one document that fits, or a window of the stream if the
+ * text is a run of as many sentences of one document as fit, or a window of the stream if the
  * corpus has no sentences. With n tokens and the rate r: permute puts sentences in another order,
  * with equal probability; mask and delete take each token with probability r; infill replaces each
  * of several spans by one mask, round(r n) tokens in all, at uniformly random places. Span lengths

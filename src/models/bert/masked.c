@@ -56,7 +56,8 @@ static bool may_be_masked(const masking *m, int64_t t)
     return id != m->rules->sep && id != m->rules->cls && id != m->rules->eod;
 }
 
-/* Does the unit of the token before t hold t too? A unit that ends a text does not. */
+/* Does the unit of the token before t hold t too? A token that begins or ends a text is its own
+ * unit. */
 static bool goes_on(const masking *m, int64_t t)
 {
     const bool *continues = m->rules->continues;

@@ -1,5 +1,4 @@
-/* Granite 4.0's hybrids as Hugging Face folders hold them; hybrids with experts have other names.
- */
+/* Granite 4.0's hybrids without experts, as Hugging Face folders hold them. */
 #include "models/granite_hybrid/granite_hybrid.h"
 
 #include "models/stack/stack_huggingface.h"

@@ -257,7 +257,7 @@ static void run_piece(network_model *self, const network_pieces *pieces,
     gradient_memory memory = lay_out(self->network, &extent, &arena);
     bp_pass pass, some;
 
-    if (alike) { /* examples are made in its place later: all its own come first */
+    if (alike) { /* its examples run before those of all windows are made in the same memory */
         some = begin_pass(self, pieces, batch, first, batch->alike);
         some.scratch = &memory.scratch;
         run_forward_alike(self, &some, &memory, &extent);

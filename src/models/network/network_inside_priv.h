@@ -91,7 +91,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                          const network_question *asked);
 /** How windows of a batch become examples. `maker` points into the struct: it is not copied. */
 typedef struct network_pieces {
-    bp_example_maker maker; /* its rules are in this struct if they read `given` */
+    bp_example_maker maker; /* its rules point to this struct where its examples need `given` */
     struct {
         const int32_t *segments;   /* segments of the batch's windows; NULL if it has none */
         const int32_t *targets;    /* [windows][length] of the batch */

@@ -15,7 +15,7 @@ typedef struct bp_network_load_bytes {
 bp_network_load_bytes bp_network_load_plan(const bp_network *network);
 
 /** Bind, fill and pack a network, block by block: float32 values that are not held are in memory
- * for one block at a time. Their params are NULL afterwards.
+ * for one block at a time. The value of their params is NULL afterwards.
  *
  * Collective: over `member`, the communicator of the checkpoint. `checkpoint` NULL: initial values
  * of `seed`, on all ranks alike. drops: masks that weights get; NULL: none.

@@ -252,7 +252,8 @@ static int64_t layer_width(const bp_model_info *info, const bp_model_shape *shap
     return width > 0 ? width : 0;
 }
 
-/* 0 if layers have no MLP, or the decoder's differ in number from the encoder's. */
+/* 0 if there are no Transformer layers, or the decoder's heads differ in number from the encoder's.
+ */
 static int64_t heads_of_all(const bp_model_shape *shape)
 {
     bool differ = shape->family->seq2seq && bp_seq2seq_decoder_heads(shape) != shape->heads;

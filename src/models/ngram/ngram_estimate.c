@@ -353,8 +353,8 @@ static int64_t find_history(const estimator *self, int order, ngram_key history,
     return from;
 }
 
-/* Computes the probabilities of sorted[0 .. words), which have one history, and its back-off
- * weight. */
+/* Computes the probabilities of sorted[0 .. words), which have one history, and the history's
+ * `left` (ngram_smooth). */
 static void smooth(estimator *self, int order, const exchange *x, const ngram_item *sorted,
                    int64_t words, group *g, double *left)
 {

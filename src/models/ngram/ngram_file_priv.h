@@ -1,10 +1,11 @@
 /* The model's file: a user block, a header, and for each order its n-grams in context order.
  *
- * An n-gram of an order below the highest is a node: log10 of its probability and of its back-off
- * weight, where its followers begin among the n-grams of the next order, and where its suffix is
- * among those of the order below (for order 2 the suffix is a word, by its id). N-grams of the
- * highest order are leaves, without followers. A table of last words accompanies each order from 2
- * on, ascending among the followers of one history. Order 1 has a node for each id, and <s> last.
+ * An n-gram of an order below the highest is a node: log10 of its probability, and of its back-off
+ * weight (in a model that does not back off, of the probability of each word not seen after it),
+ * where its followers begin among the n-grams of the next order, and where its suffix is among
+ * those of the order below (for order 2 the suffix is a word, by its id). N-grams of the highest
+ * order are leaves, without followers. A table of last words accompanies each order from 2 on,
+ * ascending among the followers of one history. Order 1 has a node for each id, and <s> last.
  * docs/formats.md has the layout byte by byte.
  *
  * Local: no MPI. */

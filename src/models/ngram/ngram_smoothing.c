@@ -145,8 +145,8 @@ static void scale(double *prob, int64_t words, double factor)
         prob[k] *= factor;
 }
 
-/* Seen words keep their counts times their ratios; `rest` is the mass of unseen words in the lower
- * distribution (0: no such distribution). */
+/* Seen words keep their counts times their ratios; `rest`: the mass of unseen words in the
+ * shorter history's distribution; without back-off, their number. 0: there are none. */
 static void hand_over(const ngram_rule *rule, const ngram_followers *f, double rest, double *prob,
                       double *left)
 {
@@ -198,7 +198,7 @@ void ngram_smooth(const ngram_rule *rule, const ngram_followers *f, double *prob
 /* ---- without a history ---- */
 
 /* Kneser-Ney subtracts discounts and distributes them equally; others work as after a history whose
- * unseen words share the rest. Witten-Bell uses maximum likelihood, as nltk does. */
+ * unseen words share the rest. Witten-Bell's unigrams are maximum likelihood, as in nltk. */
 void ngram_smooth_words(const ngram_rule *rule, const int64_t *count, double *prob)
 {
     int64_t V = rule->outcomes, seen = 0;

@@ -222,7 +222,7 @@ void keys_list(const bp_model_family *const *of)
 
 /* ---- help ---- */
 
-/* Is it a shared key that the family has, and does not document itself?. */
+/* Is it a shared key that the family has and does not document itself? */
 static bool shows(const bp_model_family *family, const char *key)
 {
     if (strncmp(key, "adapter.", strlen("adapter.")) == 0)

@@ -14,9 +14,10 @@ static inline bool bp_task_keeps_words(const bp_model_shape *shape)
 }
 
 /** A model with a pooler reads [CLS] A [SEP] B [SEP], others read A end B end, unframed ones A B.
- * The tokenizer's first token precedes the texts if the task has it. bp_task_shape.separators gives
- * the number of [SEP] or ends between A and B. `where`: the corpus that has the roles, for
- * messages. Errors: BP_ERR_CONFIG a missing token. */
+ * The tokenizer's first token precedes the texts if the task has it. bp_task_shape.separators is
+ * the number of [SEP] or ends between A and B (0: one), and in unframed ones of first tokens there
+ * (0: none). `where`: the corpus that has the roles, for messages. Errors: BP_ERR_CONFIG a missing
+ * token. */
 bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
                         const char *where);
 /** The texts of one document. */

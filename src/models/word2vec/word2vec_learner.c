@@ -3,8 +3,8 @@
  * The columns are divided over ranks (Ordentlich et al. 2016): each has some lanes of every vector
  * (math/kernels/rows.h), computes its part of the products of a group, and updates its own
  * columns. Ranks exchange one number per product, summed by a fixed tree, so the bits are the same
- * at any number of ranks. The largest power of two of ranks, up to BP_ROW_LANES, have lanes;
- * others wait.
+ * at any number of ranks. As many ranks as the largest power of two allows, up to BP_ROW_LANES,
+ * have lanes; others wait.
  *
  * Called by word2vec.c. */
 #include "models/word2vec/word2vec_examples_priv.h"
