@@ -45,8 +45,9 @@ typedef struct bp_checkpoint_commit {
  *
  * The slices of all ranks together must tile every tensor exactly.
  *
- * Collective: over `comm`; parent, name and writers are equal on all ranks. state: on root, the
- * rest of the checkpoint (model, step, tokenizer_hash...): "state" in the manifest.
+ * Collective: over `comm`; parent, name and writers are equal on all ranks.
+ * state:      on root, the rest of the checkpoint (model, step, tokenizer_hash...): "state" in the
+ *             manifest.
  * Errors:     BP_ERR_SOFTWARE slices that don't tile, or a value that is not finite; BP_ERR_CREATE
  *             `name` exists, or no folder can be created; BP_ERR_DENIED; BP_ERR_IO (disk full); the
  *             fence's errors (base/files/fence.h), checked on root just before the rename;
@@ -90,8 +91,8 @@ typedef enum bp_async_checkpoint_state {
 } bp_async_checkpoint_state;
 bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *pending);
 
-/** Stop this rank's helper as soon as possible: bp_checkpoint_finish then returns BP_ERR_STOPPED,
- * unless it was done. Local. */
+/** Tell this rank's helpers to stop as soon as possible, without waiting: bp_checkpoint_finish then
+ * returns BP_ERR_STOPPED, unless they were done. Local. */
 void bp_checkpoint_cancel(bp_async_checkpoint *pending);
 
 /** Wait for the helpers, then put the checkpoint in place. Collective: over the communicator of
@@ -217,7 +218,7 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_slice *sl
 bp_err bp_checkpoints_clean(const char *parent);
 
 /** Removes folders in the background: a file system may need a second per gigabyte. {0} before the
- * first use; from start to wait, used by one thread. */
+ * first use; from start to wait it belongs to its thread. */
 typedef struct bp_remover {
     pthread_t thread;
     bool runs;
@@ -227,8 +228,8 @@ typedef struct bp_remover {
     char message[BP_ERR_MESSAGE_BYTES];
 } bp_remover;
 
-/** Remove `count` folders, in a thread of low priority, or at once if no thread can be created.
- * Waits for those of the previous call.
+/** Remove `count` folders, in a thread of low priority; if no thread can be created,
+ * bp_remover_wait removes them. Waits for those of the previous call.
  *
  * Owns:   *paths, a list as bp_dir_list's, is the remover's; NULL and 0 afterwards.
  * Errors: of the previous call, those of bp_remover_wait.

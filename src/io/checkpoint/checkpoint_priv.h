@@ -124,8 +124,9 @@ typedef struct bp_plan {
 
 /** Assign the writing to ranks, and check that the slices of all ranks tile every tensor.
  *
- * writers: 0: one per node, else the number of groups of neighbouring ranks. file_bytes: as in
- * bp_checkpoint_commit. slices[count]: this rank's, with slice, index, place and digest.
+ * writers:      0: one per node, else the number of groups of neighbouring ranks.
+ * file_bytes:   as in bp_checkpoint_commit.
+ * slices[count]: this rank's, with slice, index, place and digest.
  * Collective:   over `comm`; writers and file_bytes are equal on all ranks.
  * Errors:       BP_ERR_SOFTWARE slices that don't tile: the same on all ranks, *plan is cleared.
  */

@@ -26,7 +26,8 @@ typedef struct bp_file_job {
     struct bp_file_receipt *receipt;
     bp_plan_slice *pieces;
     int64_t count;
-    double began, used;  /* wall-clock and helper's busy time when it last slept */
+    double began, used;  /* wall-clock and the helper's processor time, in seconds, when it lowered
+                            its priority */
     double busy_seconds; /* busy time of the helper, without its sleeps */
     pthread_t helper;
     bool helped;                        /* started, and not joined yet */
@@ -50,7 +51,7 @@ struct bp_async_checkpoint {
     bool refused; /* a rank could not provide its data, and fails with its error */
     char *hidden; /* PARENT/.tmp-NAME-TOKEN, on all ranks */
     char *final;  /* PARENT/NAME */
-    int lock;     /* descriptor of the hidden folder, on the root; -1 if not open */
+    int lock;     /* descriptor that holds the lock of the hidden folder, on the root; -1: none */
 
     bp_file_job jobs[BP_FILES_MOST]; /* plan.files of them */
 

@@ -37,7 +37,7 @@ static bp_err find_data(const bp_async_checkpoint *pending, int64_t index, const
     return commit->fetch(commit->context, &pending->slices[index], index, data);
 }
 
-/* Notes progress; returns whether to continue */
+/* Notes progress. Errors: BP_ERR_STOPPED the checkpoint is given up. */
 static bp_err go_on(bp_async_checkpoint *pending)
 {
     (void)atomic_fetch_add(&pending->moved, 1);

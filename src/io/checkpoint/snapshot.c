@@ -182,7 +182,7 @@ void bp_snapshot_free(bp_snapshot **at)
     if (snapshot->copy)
         (void)munmap(snapshot->copy, mapped_bytes(snapshot)); /* as it was mapped */
     if (snapshot->own >= 0)
-        (void)close(snapshot->own); /* the mapping is removed here */
+        (void)close(snapshot->own); /* the unnamed file ends with this */
     bp_free(snapshot->files);
     bp_free(snapshot);
 }

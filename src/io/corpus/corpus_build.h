@@ -31,8 +31,8 @@ typedef struct bp_corpus_build {
     bp_sentences sentences;
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;
-    const bp_tokenizer *target_tokenizer; /* for second texts, same tokens by id; its hash is kept;
-                                             NULL: the same */
+    const bp_tokenizer *target_tokenizer; /* for second texts (pairs, tsv), same tokens by id; its
+                                             hash is kept in the file; NULL: the same */
     bool skips_bad;                       /* skips bad documents: with `skip_list`, at most ... */
     int64_t skip_count;                   /* ... this number, or, if it is below 0, ... */
     double skip_percent;                  /* ... this percentage */

@@ -44,7 +44,7 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     return record;
 }
 
-/* A word without tokens keeps its tag. */
+/* A word without tokens becomes the unknown token, which carries its tag. */
 static bp_err add_unknown(bp_share *share, const bp_piece *piece)
 {
     if (share->unknown_id < 0)

@@ -52,7 +52,8 @@ typedef struct bp_corpus_spec {
     bool has_tags;     /* bp_corpus_writer_tag is called */
     bool has_spans;    /* rows have answers */
     bool has_ids;
-    bool without_bytes, without_words, without_words_split; /* the original text is not known */
+    bool without_bytes, without_words,
+        without_words_split; /* these counts of the original text are not known */
     const bp_corpus_source *sources;
     int source_count;
     /* Compress chunk `number` elsewhere: `raw` (bp_corpus_chunk_bytes) is borrowed for the call;
@@ -65,7 +66,7 @@ typedef struct bp_corpus_spec {
  * BP_ERR_USAGE a label name that HDF5 can't hold, or a duplicate. What the spec points at is
  * borrowed until bp_corpus_writer_free. */
 bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_corpus_spec *spec);
-/** Without an earlier commit, removes all files. NULL is accepted. */
+/** Without an earlier commit, also removes the temporary file. NULL is accepted. */
 void bp_corpus_writer_free(bp_corpus_writer **writer);
 
 /** Append ids to the document that is open. Errors: BP_ERR_FORMAT an id beyond vocab_size;

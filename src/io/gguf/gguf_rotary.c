@@ -181,7 +181,7 @@ static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_fa
                      gguf_key_of(file->keys, family, "rope.scaling.original_context_length"),
                  *attention = gguf_key_of(file->keys, family, "rope.scaling.attn_factor");
     const char *scaling = json_string_value(gguf_key_of(file->keys, family, "rope.scaling.type"));
-    bool by_longrope = bp_gguf_find(file, FACTORS[1]) != NULL; /* the scaling of this factor */
+    bool by_longrope = bp_gguf_find(file, FACTORS[1]) != NULL; /* then attn_factor is longrope's */
     json_t *out;
 
     if (attention && json_number_value(attention) != 1 && !by_longrope)

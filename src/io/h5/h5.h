@@ -169,8 +169,8 @@ bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *o
 /** Refuse unsafe datasets of a foreign file: reached by soft or external links, in external files,
  * virtual, or not 1-D; types other than integers (at most 8 bytes), reals and fixed-length text;
  * filters other than gzip, shuffle, Fletcher32, lzf and zstd; chunks beyond 256 MiB, chunks whose
- * size does not match the shape, or data larger than the file. Errors: BP_ERR_FORMAT with the
- * reason. */
+ * size does not match the shape, or more values than are stored in the file (missing chunks too).
+ * Errors: BP_ERR_FORMAT with the reason. */
 bp_err bp_h5_walk(bp_h5 *file, const char *name);
 
 #endif

@@ -59,7 +59,7 @@ uint16_t bp_bf16_of_float(float value)
 uint16_t bp_f16_of_float(float value)
 {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-    int exponent = (int)(rest >> 23) - 112; /* bits of the half */
+    int exponent = (int)(rest >> 23) - 112; /* the half's exponent field */
 
     if (rest > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);

@@ -23,8 +23,8 @@ json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables);
 const char *hf_base_class(char name[HF_CLASS_NAME], const bp_hf_table *table);
 /** Does config.json name the table's class? */
 bool hf_config_names(const json_t *config, const bp_hf_table *table);
-/** Check that config.json's class is supported. Errors: BP_ERR_FORMAT another class, or a type
- * without a table. */
+/** Check that config.json's class is supported. Errors: BP_ERR_FORMAT another class; a type
+ * without a table is no error. */
 bp_err hf_check_class(const json_t *config, const bp_hf_table *const *tables, const char *path);
 
 /** The default of a size. */

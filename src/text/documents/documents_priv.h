@@ -59,7 +59,7 @@ typedef struct documents_span {
 /** Open the next file; there is no source after the last. Errors: those of bp_text_source, and
  * BP_ERR_FORMAT of a table's first line. */
 bp_err documents_next_source(bp_documents *documents);
-/** Has the current range no more lines?. */
+/** Has the current range no more lines? */
 bool documents_range_ended(const bp_documents *documents);
 /** Advance by `bytes` bytes, and count their newlines. */
 void documents_pass(bp_documents *documents, size_t bytes);
@@ -73,7 +73,8 @@ bp_err documents_fail_limit(bp_documents *documents);
 bool documents_is_blank(const documents_span *piece);
 /** The error of the current line, with its place. */
 bp_err documents_wrap_line(bp_documents *documents, bp_err err, const char *remedy);
-/** Record an error in a document as its fault; BP_OK if documents with faults are returned. */
+/** With keep_bad, record BP_ERR_FORMAT as the document's fault, unless it has one, and return
+ * BP_OK; else return `err`. */
 bp_err documents_keep_bad(bp_documents *documents, bp_err err);
 /** A text, a sentence or a word of the piece begins here. */
 void documents_add_start(bp_documents *documents, size_t at);

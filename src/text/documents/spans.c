@@ -377,7 +377,7 @@ static bool is_white(const documents_span *piece)
     return k == piece->bytes;
 }
 
-/* Skips text between or after separators that is not a document. */
+/* Is this text between or after separators not a document? */
 static bool is_no_part(const bp_documents *documents, const documents_span *piece)
 {
     if (!documents->separator || documents->inside || !piece->last)

@@ -52,7 +52,7 @@ bp_err bp_text_source_open_range(bp_text_source **out, const char *path, int64_t
  */
 bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes);
 
-/** Is the file uncompressed?. */
+/** Is the file uncompressed? */
 bool bp_text_source_is_plain(const bp_text_source *source);
 /** Bytes of the file consumed so far (compressed bytes if compressed), for progress. */
 int64_t bp_text_source_consumed(const bp_text_source *source);
@@ -169,10 +169,10 @@ typedef struct bp_piece {
     bool apart;       /* texts: each is encoded on its own */
     const char *tags; /* conll: of words, each ended by a zero byte; NULL if none */
     size_t tags_bytes;
-    /* squad: the context and a JSON list of answers ("null": the question has none), each ended by
-     * a zero byte; NULL if none. starts are then those of the question and of its context's words
-     * (text/unicode/context_words.h); bytes [answer[0], answer[1]) of text are the first answer, 0
-     * and 0 if there is none. */
+    /* squad: the context and a JSON list of answers ("null": the question does not give any; "[]":
+     * it has none), each ended by a zero byte; NULL if none. starts are then those of the question
+     * and of its context's words (text/unicode/context_words.h); bytes [answer[0], answer[1]) of
+     * text are the first answer, 0 and 0 if there is none. */
     const char *spans;
     size_t spans_bytes, answer[2];
     const char *fault; /* the fault of an invalid document, whose text is ""; NULL if valid */

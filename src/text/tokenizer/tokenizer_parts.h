@@ -86,7 +86,7 @@ int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer);
 /** Bytes of the longest name. */
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
 
-/** Warn of parts of a file that were ignored: lengths, ids without a token. */
+/** Warn if truncation or padding of a file is ignored, or ids have no token. */
 void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path);
 
 #endif
