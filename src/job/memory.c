@@ -62,7 +62,7 @@ static int64_t most_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Consecutive members have one shape. */
+/* Has member k the shape of the one before? Members of one shape are consecutive. */
 static bool is_like_last(const bp_work_models *self, int64_t k)
 {
     return k > 0 && json_equal(json_object_get(self->states[k], "model"),

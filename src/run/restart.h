@@ -35,7 +35,8 @@ typedef struct bp_restart_case {
     const char *folder; /* of run.json */
     const char *halt;   /* another folder that may hold a file `halt`; may be NULL */
     int status;         /* exit status of the launcher in a shell: 128 + the signal */
-    int64_t most; /* most restarts of the Slurm job after starts that committed nothing; may be 0 */
+    int64_t most; /* most restarts of the Slurm job after starts that committed nothing; 0: never
+                     restart it */
     const char *cause; /* why it ended; "" if the batch script does not know */
 } bp_restart_case;
 

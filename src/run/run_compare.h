@@ -30,15 +30,15 @@ bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char 
  * for older programs config.ini is read. 0: unknown. */
 int64_t run_steps(const json_t *record, const run_pairs *pairs);
 
-/** Compare kind of job, identities and keys with those of earlier starts.
- *
- * finished: the run was finished, and only keys of other_bits differ. changes:  changed keys of
- * other_bits, "mesh.tensor is 2 and was 1, ..."; NULL without them.
- * Owns:     *changes is the caller's, bp_free().
- * Errors: BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
 /** Are results independent of this key, in every job? */
 bool run_key_is_free(const char *key);
 
+/** Compare kind of job, identities and keys with those of earlier starts.
+ *
+ * finished: the run was finished, and only keys of other_bits differ.
+ * changes:  of other_bits the keys that change bits, "mesh.tensor is 2 and was 1, ..."; or NULL.
+ * Owns:     *changes is the caller's, bp_free().
+ * Errors:   BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
                    const bp_run_spec *spec, const char *run_dir, bool *finished, char **changes);
 

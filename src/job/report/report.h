@@ -35,7 +35,7 @@ void bp_report_about_run(json_t *about, const char *name, const char *folder);
 /** A self-contained gnuplot script: `variables`, common.gp, NAME.gp.
  *
  * variables:  an object. Strings, numbers and arrays of them become gnuplot variables; a string
- * whose name begins with '$' becomes a data block.
+ *             whose name begins with '$' becomes a data block.
  * Owns:       *script is the caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_INPUT the script is missing; BP_ERR_SYSTEM. */
 bp_err bp_report_script(char **script, const char *name, const json_t *variables);

@@ -35,7 +35,7 @@ typedef struct bp_history {
     bp_curve *curves;   /* for an ensemble the members', and last their mean; else the run's own */
     int64_t curve_count;
     char **pairs; /* config.ini: key, value, key, value...; for an ensemble run.*, ensemble.*, and
-                     the keys of its first member with that member's values */
+                     those of its other keys that its first member has, with that member's values */
     int64_t pair_count;
 } bp_history;
 

@@ -25,8 +25,8 @@ typedef struct bp_run_status_job {
 /** Read the status of the run in `folder`. docs/formats.md lists the members of *out; unknown ones
  * are left out. Members of an ensemble are in "members", each a status object.
  *
- * jobs: for "next"; NULL: a general text. watch_seconds: how long an unreachable owner that was not
- * seen recently is watched.
+ * jobs:   for "next"; NULL: a general text.
+ * watch_seconds: how long an unreachable owner that was not seen recently is watched.
  * Owns:   *out is the caller's, json_decref(); NULL on failure.
  * Errors: BP_ERR_INPUT there is no run; BP_ERR_FORMAT run.json is damaged; BP_ERR_DENIED,
  * BP_ERR_IO, BP_ERR_SYSTEM. Other unreadable files are left out.

@@ -6,9 +6,10 @@
  *   - a rank that sends no heartbeats any more: stopped, or its host disconnected or dead;
  *   - else a rank that computes, without progress for longer than its phase allows;
  *   - else, if all known ranks wait, a rank that never sent a heartbeat;
- *   - else, if all wait for each other, the rank that has entered the fewest collectives. Time
- * during which the watching process did not run (suspended with all others by the batch system, or
- * the machine slept) does not count. Local; no MPI.
+ *   - else, if all wait for each other, the rank that has entered the fewest collectives.
+ *
+ * Time during which the watching process did not run (suspended with all others by the batch
+ * system, or the machine slept) does not count. Local; no MPI.
  */
 #ifndef BP_RUN_WATCHDOG_WATCH_STATE_H
 #define BP_RUN_WATCHDOG_WATCH_STATE_H

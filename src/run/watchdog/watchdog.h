@@ -13,8 +13,8 @@
  * Files: events no_progress and slow_rank in RUN/events.jsonl, the exit state in RUN/run.json,
  * RUN/stacks/rank-N.txt.
  *
- * Except for base and an abandoned bp_mpi_finish() (mesh/mesh.h), only this file in src ends the
- * process: the main thread hangs.
+ * Except for base and an abandoned bp_mpi_finish() (mesh/mesh.h), only the watchdog in src
+ * ends a rank's process: its main thread hangs.
  */
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_H
 #define BP_RUN_WATCHDOG_WATCHDOG_H

@@ -13,8 +13,7 @@
 #define WATCHDOG_PATH_BYTES 4096 /* of the run folder: longer paths were rejected earlier */
 #define WATCHDOG_LONG       10.0 /* x seconds: the longest start */
 #define LATER_HEARTBEATS                                                                           \
-    5.0 /* after rank 1, which orders all ranks to exit, others leave a silent rank 0 by           \
-           themselves */
+    5.0 /* others leave a silent rank 0 this many after rank 1, which orders all to exit */
 
 /* The launcher of this rank: mpirun, orted or slurmstepd. */
 typedef struct watchdog_launcher {

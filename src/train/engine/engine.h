@@ -146,10 +146,10 @@ void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_
 
 /** The next step, and evaluations until it ends, use a part of the model: the network of `shape`.
  * Each of its parameters is the first rows and columns of the engine's parameter of that name. The
- * other elements get a zero gradient in that step. NULL selects the whole model. Requires a mesh
- * without tensor, pipeline and expert ranks, a model without carried states, and no DropConnect.
- * Allocates a network: only steps of parts allocate. Not collective: it waits as
- * bp_engine_slices_to_save does. Errors: BP_ERR_CONFIG the model has no such part; BP_ERR_SYSTEM
+ * other elements get a zero gradient in that step, and are updated with it. NULL selects the whole
+ * model. Requires a mesh without tensor, pipeline and expert ranks, a model without carried states,
+ * and no DropConnect. Allocates a network: only steps of parts allocate. Not collective: it waits
+ * as bp_engine_slices_to_save does. Errors: BP_ERR_CONFIG the model has no such part; BP_ERR_SYSTEM
  * out of memory: the whole model stays selected. */
 bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape);
 

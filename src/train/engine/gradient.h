@@ -18,7 +18,7 @@ typedef struct bp_reduction {
     bp_async *async; /* of mesh->data; its part is mesh->expert_data */
     float *gradients, *scratch;
     float *squares; /* laid out like gradients, and summed with them; NULL if not wanted */
-    int64_t job;    /* the last job; -1: not started */
+    int64_t job;    /* the last job that was started; -1: none to wait for */
     int started;    /* groups */
 } bp_reduction;
 

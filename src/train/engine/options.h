@@ -111,9 +111,10 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                                     int tensor_ranks);
 
 /** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
- * (where shape->layers is known), and micro-batches for all stages. With sequence parallelism
- * tensor ranks divide the rows (where shape->context is known). Otherwise adds a fault that names
- * values that fit. mesh->data may be open (0). */
+ * (where shape->layers is known), and whole rounds of micro-batches for all stages. With
+ * mesh.sequence_parallel = yes the rows of a micro-batch are a multiple of mesh->tensor (where
+ * shape->context is known). Otherwise adds a fault that names values that fit. mesh->data may be
+ * open (0). */
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 

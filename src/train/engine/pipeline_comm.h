@@ -17,9 +17,9 @@ typedef struct bp_chunk_messages {
 typedef struct bp_stage_schedule {
     bp_pipeline pipeline;
     int stage;
-    const bp_action *actions; /* of the stage, in order */
-    MPI_Comm comm;            /* of the pipeline */
-    int64_t floats;           /* floats of the largest message, and of all values between blocks */
+    const bp_action *actions;          /* of the stage, in order */
+    MPI_Comm comm;                     /* of the pipeline */
+    int64_t floats;                    /* the most between two blocks, and so of any message */
     const bp_chunk_messages *messages; /* [pipeline.chunks] */
 } bp_stage_schedule;
 

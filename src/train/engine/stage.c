@@ -209,8 +209,8 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
     }
 }
 
-/* Clears gradients before the model's last block runs backward. That block writes its own
- * gradients; others are accumulated by later blocks. */
+/* Zeroes the gradients of the activations after the model's last block, before it runs backward.
+ * That block writes one of them; the blocks that then run backward add to the others. */
 static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
 {
     const bp_network *network = stage->network;

@@ -18,11 +18,11 @@ int64_t stage_evaluation_floats(const bp_stage_spec *spec, const bp_network *net
 /** A run of groups that the last block does not add to, in floats of the gradients. */
 typedef struct stage_lent {
     int64_t first, floats;
-    int64_t lent; /* floats lent: equal on all tensor ranks, since rows in them must be equal */
+    int64_t lent; /* of them: equal on all tensor ranks, as the number of rows in them must be */
 } stage_lent;
 
-/** The longest run, if a leaf of gradients, the block's own table included, always begins before
- * its backward pass; else an empty run. */
+/** The run that lends most, if a leaf of gradients always begins before the last block goes
+ * backward, and the head's table is in that block's chunk; else an empty run. */
 stage_lent stage_find_lent(const bp_stage_spec *spec, const bp_network *network);
 
 #endif

@@ -75,10 +75,10 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.
  *
- * The file has a line for each step for which all members have a line. Members that diverged, or
- * that ended early (train.patience), are not waited for. A member's lines are read from its own
- * file as far as they are final: up to its newest checkpoint while it waits, further once it has
- * begun. So the file is a function of the members' files. */
+ * The file has a line for each step for which all members have a line; those that diverged may lack
+ * it, and those that ended early (train.patience) after their last line. A member's lines are read
+ * from its own file as far as they are final: up to its newest checkpoint while it waits, further
+ * once it has begun. So the file is a function of the members' files. */
 typedef struct ensemble_metrics ensemble_metrics;
 bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self);
 void ensemble_metrics_free(ensemble_metrics **metrics);

@@ -34,7 +34,8 @@ typedef enum part_time {
     /* In a step: */
     PART_NEXT,      /* before its batch is read. Local */
     PART_STEPPED,   /* after it, its validation and metrics line. Over mesh->model */
-    PART_COMMITTED, /* after the checkpoint of before_commit. Local, on ranks that compute */
+    PART_COMMITTED, /* after before_commit, once the checkpoint is written, or its writing in the
+                       background has begun, or failed. Local, on ranks that compute */
     /* At the end: */
     PART_STOP,     /* no step follows, however the training ended */
     PART_FINISH,   /* it ended well */

@@ -10,7 +10,7 @@
 typedef struct valid_layout {
     int64_t whole, slots;
     int64_t groups, rounds; /* piece k: group k / rounds, its window k % rounds */
-    int64_t tail;           /* tokens of the stream in the last, shorter example */
+    int64_t tail;           /* predictions of the last, shorter window; 0: there is none */
     bool carries;
 } valid_layout;
 

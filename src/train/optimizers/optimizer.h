@@ -96,8 +96,8 @@ const bp_optimizer_row *bp_optimizer_row_of(bp_optimizer_kind kind);
 
 /** Moments that have as many elements as the parameters. */
 int bp_optimizer_moments(const bp_optimizer_rule *rule);
-/** Bytes that a rank keeps in addition to moments, for sums over whole parameters and Adafactor's
- * factors; also returns how many floats of them this rank's checkpoints have. */
+/** more_bytes: bytes that a rank keeps in addition to moments, for sums over whole parameters and
+ * Adafactor's factors. factor_floats: floats of these in this rank's checkpoints. */
 size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
 int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 

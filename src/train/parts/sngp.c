@@ -97,8 +97,8 @@ static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape
 
 /* ---- the precision of each class's weights ---- */
 
-/* State of a fit. On the ranks of the stage with the features: row part `tensor_at` of the
- * precision of each `datas`-th class from `data_at` on. */
+/* State of a fit. A rank of the stage with the features has rows [first, first + rows) of the
+ * precision of every data_ranks-th class from data_rank on. */
 typedef struct fit {
     trainer *self;
     bp_block *block;                 /* NULL on other stages */
@@ -107,7 +107,7 @@ typedef struct fit {
     bp_corpus *corpus;               /* on leads, as those below */
     bp_stream *stream;
     bp_document_table *table;
-    float *texts;      /* [datas][each][D + K] features and their weight in each class */
+    float *texts;      /* [data_ranks][each][D + K] features and their weight in each class */
     double *precision; /* [classes][rows][D], at and above the diagonal */
 } fit;
 

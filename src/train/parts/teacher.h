@@ -6,7 +6,7 @@
 
 /** Is there one? Local. */
 bool teacher_is_asked(const bp_config *config);
-/** Does the model learn its probabilities too, not only its states? Local. */
+/** Does the model learn its probabilities, with or without its states? Local. */
 bool teacher_gives_targets(const bp_config *config);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct bp_node_layout {
 
 bp_node_layout bp_node_layout_of(const bp_mesh_shape *mesh, int nodes);
 
-/** The same for data ranks that are `stride` apart. Pure. */
+/** As bp_node_layout.data, for data ranks that are `stride` apart. Pure. */
 int bp_node_crossing(const bp_node_layout *layout, int stride);
 
 /** Seconds of a message, of which `crossing` leave a node at once; 0: it stays on the node. */

@@ -21,7 +21,7 @@ typedef struct bp_step_time {
     double link_bytes; /* that leave the busiest node in a step */
 } bp_step_time;
 
-/** The name of the largest part: "compute" if no other part is 5 % of the step. */
+/** The name of the largest part: "compute" if no other part exceeds 5 % of the step. */
 const char *bp_step_bound(const bp_step_time *time);
 
 /** The time of a step in a series of equal steps. rates->flops must be set. Local. */
