@@ -24,7 +24,7 @@ typedef struct comparison_group {
     int64_t documents;
     int64_t tokens[2], bytes, words; /* bytes and words are -1 if unknown for some documents */
     double nll[2];                   /* nats */
-    double ratio, difference;        /* B / A of perplexities; B - A per unit */
+    double ratio, difference; /* per unit: B / A of perplexities, B - A in nats (bytes: bits) */
     bp_interval ratio_interval, difference_interval;
     double p_value, p_holm; /* of the difference; adjusted over all groups shown */
 } comparison_group;

@@ -74,7 +74,7 @@ typedef struct bp_explained {
                               places[k] = k. For a task as bp_model_batch.targets */
     int64_t set, label;    /* for contrast_sets: its set and its class; -1 if there is none */
     int64_t hides; /* the token at a target's place while it is explained (places are masked in
-                      turn); -1: inputs are not masked */
+                      turn); -1: inputs are read as they are */
     const int32_t *foils; /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */
     const bp_explain_ranking *rankings; /* of earlier methods */
 } bp_explained;

@@ -42,7 +42,7 @@ typedef struct counterfactual {
 } counterfactual;
 
 /* The target that is explained: for tags, answers and words of a translation the one that the model
- * is least sure of; for a text that continues the last one; else the first. */
+ * is least sure of; for a text that is continued, the last one; else the first. */
 static bp_err find_target(counterfactual *self)
 {
     const bp_task_shape *task = &self->settings->info->task;

@@ -249,7 +249,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 /* ---- the corpus ---- */
 
 #define MEAN    "mean_delta"
-#define FLAGGED 0.01 /* number of places that the baseline changes */
+#define FLAGGED 0.01 /* share of what the baseline changes */
 
 static void add_to(json_t *figures, const char *name, double value)
 {

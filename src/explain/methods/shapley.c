@@ -31,7 +31,8 @@ static void list_all(explain_masks *masks)
             masks->kept[s * masks->features + f] = (s >> f) & 1;
 }
 
-/* The number of all sets, if they are no more than would be drawn. */
+/* Are all sets evaluated? If the user asks for it, or if they are few and no more than would be
+ * drawn. */
 static bool takes_all(const bp_explain_settings *settings, int64_t M)
 {
     bool asked = strcmp(settings->keys->shapley, "exact") == 0,

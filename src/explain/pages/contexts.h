@@ -9,7 +9,7 @@
 #define EXPLAIN_CONTEXT_BYTES 250     /* of a place with its context, typically */
 
 typedef struct explain_place {
-    int32_t document, place; /* explained documents, from 0 */
+    int32_t document, place; /* an explained document, and a place in it; from 0 */
 } explain_place;
 
 /** Sorts places by document and place, without duplicates; returns how many are left. */

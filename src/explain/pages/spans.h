@@ -20,7 +20,7 @@ void explain_speller_clear(explain_speller *speller);
 
 /** Adjacent tokens whose bytes form whole characters; most spans are one token. */
 typedef struct explain_span {
-    int64_t first, count; /* number of tokens */
+    int64_t first, count; /* first token, and number of tokens */
     size_t text, bytes;   /* in explain_spans.texts */
     bool begins;          /* a word */
     bool space;           /* a space precedes it, not part of its text */

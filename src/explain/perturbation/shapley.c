@@ -87,7 +87,8 @@ void explain_shapley_draw(explain_masks *out, const bp_rng_key *key)
 
 /* ---- the regression ---- */
 
-/* x[M - 1] of text s, and its value minus those of no features and of the last feature. */
+/* x[M - 1] of text s, and its value minus that of no features and, if it has the last feature,
+ * minus the sum of all phi. */
 static double take(double *x, const explain_masks *masks, const double *value, int64_t s)
 {
     int64_t M = masks->features;

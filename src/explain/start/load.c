@@ -61,7 +61,7 @@ static bp_err find_facts(explainer *self)
     return err == BP_OK ? explain_setup_load(self) : err;
 }
 
-/* Hash of explain.texts, on all ranks; NULL if there is a corpus. */
+/* The tokenizer for explain.texts, on all ranks; NULL if there is a corpus. */
 static bp_err open_tokenizer(const explainer *self, bp_tokenizer **out)
 {
     const bp_work_job *job = self->job;

@@ -76,8 +76,8 @@ typedef struct bp_scaled_sums {
  * ranks. Errors: BP_ERR_SYSTEM. */
 bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
 
-/** The true outcome of each scored place of a batch, an index into the mixture's, in the order of
- * places. For an ensemble with sets.
+/** The true outcome of each scored place of a batch among all outcomes of the mixture, in the order
+ * of places. For an ensemble with sets.
  *
  * Collective: over mesh->replica.
  * Shapes:     targets[bp_model_batch_rows(batch)], equal on all its ranks.

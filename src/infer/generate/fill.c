@@ -36,7 +36,7 @@ typedef struct bp_fill {
     int64_t steps;
 } bp_fill;
 
-/* Frame the tokens of prompt k with its masks. */
+/* Number of tokens of prompt k with its masks, framed. */
 static int64_t length_of(const bp_unit_spec *spec, int64_t k)
 {
     int64_t length = bp_prompts_length(spec->prompts, k), count = 0;

@@ -15,7 +15,7 @@ typedef struct generator {
     bp_tokenizer *tokenizer;          /* on all ranks; NULL if there is none */
     bp_stops stops;                   /* on all ranks */
     bp_search_spec rule;              /* on all ranks */
-    bp_forced forced;                 /* on all ranks: number of tokens in texts, */
+    bp_forced forced;                 /* on all ranks: forced and excluded tokens of texts, */
     int64_t start;                    /* the start token of targets, */
     int64_t before, after;            /* and language tags in sources; -1 if absent */
     bp_prompts_most most;             /* on all ranks, before prompts are read */
@@ -28,7 +28,7 @@ typedef struct generator {
     json_t *summary;                  /* on the coordinator, at the end */
     /* On the coordinator, with generate.references; else NULL: */
     char *reference_text;
-    bp_line *references; /* [prompts] offsets in it */
+    bp_line *references; /* [prompts] its lines; they point into it */
     bp_line *written;    /* [prompts] own: the first text of each, a line */
 } generator;
 

@@ -18,7 +18,7 @@ struct bp_datastore {
     int64_t held;         /* rows in memory, from the first one on; whole blocks, or all */
     float *keys;          /* [held][columns] */
     float *block;         /* [DATASTORE_BLOCK][columns], if not all are held */
-    double *squares;      /* [count] lengths of the keys */
+    double *squares;      /* [count] squared lengths of the keys */
     int32_t *tokens;      /* [count]; -1 if there is no entry; then the key is zeros */
 };
 

@@ -26,7 +26,7 @@ struct score_set {
     bp_err (*merge_windows)(scorer *self, bp_parts *parts);
     /** Members of summary.json, after its own units are merged. On the coordinator. */
     void (*summarise)(const scorer *self, json_t *summary);
-    /** Add to the run's identity, by content. Local. */
+    /** Returns an input of the run, identified by content. Local. */
     bp_run_identity (*identify)(const scorer *self);
     /** Bytes of a rank that leads or coordinates, for windows of `inputs` inputs; models->config
      * may be that of another job that scores, without score.*. Local. */

@@ -22,7 +22,7 @@ typedef struct bp_fit_listener {
 /** The result of a fit. Ranks exchange it as bytes, so it has no pointers. */
 typedef struct bp_fit_report {
     bool reused;       /* its file existed: the following fields describe the fit that made it */
-    double seconds;    /* of that fit, if reused */
+    double seconds;    /* of that fit; read only if reused; 0 if its file does not have them */
     char summary[192]; /* text for the log, after the method's name and a colon */
     int count;
     struct {

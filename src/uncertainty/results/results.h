@@ -173,7 +173,7 @@ bp_err comparison_difference(comparison_value *values, const comparison_result *
 typedef struct comparison_cost {
     double train_seconds; /* the sum of `seconds` in the metrics of its models */
     double fit_seconds;   /* of :laplace or :mahalanobis */
-    double score_seconds; /* over all starts that ended normally */
+    double score_seconds; /* over all starts that finished or were stopped in time */
     double memory_mib;    /* peak resident memory of the largest rank while scoring */
 } comparison_cost;
 

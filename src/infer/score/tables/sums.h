@@ -21,7 +21,7 @@ typedef struct bp_score_sums {
     bp_fixed nll;                            /* sum of -logprob */
     bp_fixed square;                         /* sum of logprob^2 */
     int64_t bytes, words, words_split;       /* of the original text */
-    bool no_bytes, no_words, no_words_split; /* a corpus may not know them */
+    bool no_bytes, no_words, no_words_split; /* unknown for one of the corpora */
     int64_t oov;              /* number of tokens that are words out of the vocabulary, */
     int64_t zeros, oov_zeros; /* have probability 0 (not in nll and square), and both */
     bp_fixed oov_nll;

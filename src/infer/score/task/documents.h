@@ -15,7 +15,7 @@
 /** The rows of a document: one, or for tags one for each word that fits. For spans, a document is
  * one window over a question and its context. */
 typedef struct task_row {
-    int32_t label; /* a class or tag, -1 if the model does not know it; a regression's target */
+    int32_t label; /* a class or tag, -1 if none that the model knows; a regression's target */
     float value;   /* for a regression; NAN if there is none */
     int32_t word, place; /* for tags: the number of the word, and the place of its first token */
     int32_t window;      /* for spans: its number in its document, */

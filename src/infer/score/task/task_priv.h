@@ -36,7 +36,7 @@ struct task_scoring {
     task_documents documents;
     bp_work_units units;
     int64_t predictions; /* texts, words, or questions (whose windows are documents) */
-    int64_t unlabelled;  /* number of rows without a label, which no figure includes */
+    int64_t unlabelled;  /* number of predictions without a label, which no figure includes */
     int64_t width;       /* of a row */
     float *table;        /* [documents.rows][width], of outcomes by statistics; on the coordinator,
                             at the end */

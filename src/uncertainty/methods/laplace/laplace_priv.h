@@ -22,7 +22,7 @@ typedef struct laplace_course {
     int64_t tokens, V, C, samples;   /* total work; tokens: approximate */
     laplace_step step;
     double began;                   /* of the step */
-    double gram_work, gram_seconds; /* FLOPs of the factors' large products so far */
+    double gram_work, gram_seconds; /* FLOPs and seconds of the factors' large products so far */
     bool stopped;
 } laplace_course;
 
