@@ -30,7 +30,7 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
     char *message = NULL;
 
     for (int k = 0; tool->run_folders && k < files->count; k++)
-        if (bp_path_is_dir(files->list[k]))
+        if (bp_path_is_dir(named_folder(files->list[k])))
             return tool->run_folders(files->list, files->count, options);
     if (options->form || options->out)
         return tool->run_form(files->list, files->count, options);
@@ -74,6 +74,13 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 }
 
 /* ---- the kind of a path ---- */
+
+const char *named_folder(const char *given)
+{
+    const char *equals = strchr(given, '=');
+
+    return equals && equals > given && !bp_path_exists(given) ? equals + 1 : given;
+}
 
 bool has_suffix(const char *name, const char *suffix)
 {

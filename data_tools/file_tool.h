@@ -58,6 +58,9 @@ typedef enum path_kind {
  * BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
 
+/** The path in NAME=PATH; the whole text if it is not of this form, or names a file itself. */
+const char *named_folder(const char *given);
+
 /** Does the name end with this, after at least one character? */
 bool has_suffix(const char *name, const char *suffix);
 

@@ -141,7 +141,7 @@ static bp_err fill(const overlaps *o, const score_folder *scores, int64_t *codes
 
 bp_err clean_part_add(score_folder *scores, const char *path)
 {
-    static const char *const names[CLEAN_VALUES] = {"clean", "overlapping", "too_short"};
+    static const char *const names[CLEAN_VALUES] = {CLEAN_VALUE, "overlapping", "too_short"};
     overlaps o = {.path = path};
     int64_t *codes = bp_alloc("tool.scores", scores->documents, sizeof *codes);
     bp_err err = BP_OK;

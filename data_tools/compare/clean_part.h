@@ -5,9 +5,10 @@
 #include "table/scores.h"
 
 #define CLEAN_LABEL "overlap"
+#define CLEAN_VALUE "clean"
 
-/** Add the label CLEAN_LABEL, whose values are "clean", "overlapping" and "too_short" (no n-gram).
- * Documents are matched by order if all ids are equal, else by id.
+/** Add the label CLEAN_LABEL, whose values are CLEAN_VALUE, "overlapping" and "too_short" (no
+ * n-gram). Documents are matched by order if all ids are equal, else by id.
  *
  * Errors: BP_ERR_FORMAT damaged, another kind of file, a missing document, a duplicate id, or an
  *         existing label of that name; those of bp_user_block_verify. */

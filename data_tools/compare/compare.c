@@ -8,7 +8,9 @@
 #include "base/printable.h"
 #include "clean_part.h"
 #include "compare_checkpoints.h"
+#include "compare_groups.h"
 #include "comparison.h"
+#include "comparison_columns.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
@@ -25,12 +27,21 @@
 
 typedef struct compare_arguments {
     tool_files sides;
-    const char *csv, *json, *clean;
+    const char *csv, *json, *clean, *between, *figure;
     int64_t seed, resamples;
     bool anyway;
 } compare_arguments;
 
-enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES, KEY_ANYWAY, KEY_CLEAN };
+enum {
+    KEY_CSV = 256,
+    KEY_JSON,
+    KEY_SEED,
+    KEY_RESAMPLES,
+    KEY_ANYWAY,
+    KEY_CLEAN,
+    KEY_BETWEEN,
+    KEY_FIGURE
+};
 
 static const struct argp_option OPTIONS[] = {
     {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
@@ -38,7 +49,13 @@ static const struct argp_option OPTIONS[] = {
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
     {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
     {"clean", KEY_CLEAN, "OVERLAP.h5", 0,
-     "show clean documents and those that overlap apart (bagpipe-data overlap --out)", 1},
+     "the verdict is of clean documents; those that overlap are shown apart (bagpipe-data overlap "
+     "--out)",
+     1},
+    {"between", KEY_BETWEEN, "LABEL", 0,
+     "of one score folder: compare the documents of each pair of values of the label", 1},
+    {"figure", KEY_FIGURE, "NAME", 0,
+     "of --between: perplexity (default), bits_per_byte or word_perplexity", 1},
     {"anyway", KEY_ANYWAY, NULL, 0, "compare pll with causal scores too, without a verdict", 1},
     {0}};
 
@@ -65,16 +82,6 @@ static char *spell_group(const comparison_group *group)
     return clean;
 }
 
-/* Of characters: UTF-8's continuation bytes have no width. */
-static int name_width(const char *name)
-{
-    int width = 0;
-
-    for (const char *at = name; *at != '\0'; at++)
-        width += ((unsigned char)*at & 0xc0) != 0x80;
-    return width;
-}
-
 /* Columns that names of groups take. */
 static int widest_name(const comparison *c)
 {
@@ -83,8 +90,8 @@ static int widest_name(const comparison *c)
     for (int64_t k = 0; k < c->group_count; k++) {
         char *name = comparison_is_shown(c, &c->groups[k]) ? spell_group(&c->groups[k]) : NULL;
 
-        if (name && name_width(name) > widest)
-            widest = name_width(name);
+        if (name && text_width(name) > widest)
+            widest = text_width(name);
         bp_free(name);
     }
     return widest < NAME_WIDTH_MAX ? widest : NAME_WIDTH_MAX;
@@ -93,78 +100,79 @@ static int widest_name(const comparison *c)
 static void put_group_name(const comparison_group *group, int width)
 {
     char *name = spell_group(group);
-    int own = name_width(name);
 
-    printf("%s%*s", name, own < width ? width - own : 0, "");
+    put_name(name, width);
     bp_free(name);
 }
 
-/* A number in a column, "-" where there is none. */
-static void put_number(int width, int digits, double value)
+typedef enum verdict { NO_VERDICT, NO_CLEAR_DIFFERENCE, A_IS_BETTER, B_IS_BETTER } verdict;
+
+static verdict verdict_of(const comparison *c, const comparison_group *group)
 {
-    if (isfinite(value))
-        printf(" %*.*f", width, digits, value);
-    else
-        printf(" %*s", width, "-");
+    if (c->no_verdict || group->documents < BP_FEW_DOCUMENTS)
+        return NO_VERDICT;
+    if (group->difference_interval.low <= 0 && group->difference_interval.high >= 0)
+        return NO_CLEAR_DIFFERENCE;
+    return group->difference < 0 ? B_IS_BETTER : A_IS_BETTER;
 }
 
-static void put_interval(int width, bp_interval interval, int digits, const char *format)
+/* Which side predicts better, by how much, and how sure that is. */
+static void print_verdict(const comparison *c, const comparison_group *group)
 {
-    char text[80] = "-";
-
-    if (isfinite(interval.low))
-        (void)snprintf(text, sizeof text, format, digits, interval.low, digits, interval.high);
-    printf("  %-*s", width, text);
-}
-
-static void put_p_value(double p)
-{
-    if (isnan(p))
-        printf(" %6s", "-");
-    else if (p < 0.001)
-        printf(" %6s", "<0.001");
-    else
-        printf(" %6.3f", p);
-}
-
-static void print_side(const char *name, const score_folder *scores)
-{
-    const json_t *model = json_object_get(scores->summary, "model");
-    const char *digest = json_string_value(json_object_get(model, "digest"));
-
-    printf("%s: ", name);
-    put_clean(scores->given, SIZE_MAX, "");
-    printf(" (model ");
-    put_clean(digest ? digest : "unknown", 12, "");
-    printf(", step %" PRId64 ")\n", (int64_t)json_integer_value(json_object_get(model, "step")));
-}
-
-/* Which side predicts better, by how much, and how sure that is: from the figures of all documents,
- * where these allow it. */
-static void print_verdict(const comparison *c)
-{
-    const comparison_group *all = &c->groups[0];
     bool bits = c->unit == UNIT_BYTE;
     /* of B, in bits or in percent of A's */
-    double more = bits ? all->difference : 100 * (all->ratio - 1);
-    double low = bits ? all->difference_interval.low : 100 * (all->ratio_interval.low - 1);
-    double high = bits ? all->difference_interval.high : 100 * (all->ratio_interval.high - 1);
+    double more = bits ? group->difference : 100 * (group->ratio - 1);
+    double low = bits ? group->difference_interval.low : 100 * (group->ratio_interval.low - 1);
+    double high = bits ? group->difference_interval.high : 100 * (group->ratio_interval.high - 1);
     const char *unit = bits ? "" : " %", *of = bits ? "bits per byte" : "perplexity";
     int digits = bits ? 4 : 1;
 
-    putchar('\n');
-    if (c->no_verdict)
-        printf("No verdict: %s.\n", c->no_verdict);
-    else if (all->documents < BP_FEW_DOCUMENTS)
-        printf("No verdict: it takes %d documents or more, and there %s %" PRId64 ".\n",
-               BP_FEW_DOCUMENTS, all->documents == 1 ? "is" : "are", all->documents);
-    else if (low <= 0 && high >= 0)
+    switch (verdict_of(c, group)) {
+    case NO_VERDICT:
+        if (c->no_verdict)
+            printf("No verdict: %s.\n", c->no_verdict);
+        else
+            printf("No verdict: it takes %d documents or more, and there %s %" PRId64 ".\n",
+                   BP_FEW_DOCUMENTS, group->documents == 1 ? "is" : "are", group->documents);
+        break;
+    case NO_CLEAR_DIFFERENCE:
         printf("No clear difference: B has %+.*f%s %s (95 %%: %+.*f to %+.*f%s).\n", digits, more,
                unit, of, digits, low, digits, high, unit);
-    else
+        break;
+    default:
         printf("%s predicts better: B has %.*f%s %s %s (95 %%: %.*f to %.*f%s).\n",
                more < 0 ? "B" : "A", digits, fabs(more), unit, more < 0 ? "less" : "more", of,
                digits, fabs(more < 0 ? high : low), digits, fabs(more < 0 ? low : high), unit);
+    }
+}
+
+/* The verdict of all documents, or of the clean ones; then that of each corpus where it is
+ * another. */
+static void print_verdicts(const comparison *c, bool clean)
+{
+    const comparison_group *all =
+        clean ? comparison_find(c, CLEAN_LABEL, CLEAN_VALUE) : &c->groups[0];
+
+    putchar('\n');
+    if (!all) {
+        printf("No verdict: no document is clean.\n");
+        return;
+    }
+    if (clean)
+        printf("Of clean documents: ");
+    print_verdict(c, all);
+    for (int64_t k = 0; k < c->group_count && !clean && !c->no_verdict; k++) {
+        const comparison_group *group = &c->groups[k];
+        char *name;
+
+        if (group->scope != SCOPE_CORPUS || !comparison_is_shown(c, group) ||
+            verdict_of(c, group) == verdict_of(c, all) || verdict_of(c, group) == NO_VERDICT)
+            continue;
+        name = spell_group(group);
+        printf("  but %s: ", name);
+        print_verdict(c, group);
+        bp_free(name);
+    }
 }
 
 static void print_remarks(const comparison *c)
@@ -208,16 +216,16 @@ static void print_differences(const comparison *c, const char *unit, int width)
     }
 }
 
-static void print_table(const comparison *c)
+static void print_table(const comparison *c, bool clean)
 {
     static const char *const figures[] = {"perplexity", "bits/byte", "per word"};
     static const char *const differences[] = {"nats/token", "bits/byte", "nats/word"};
     int width = widest_name(c);
 
-    print_side("A", &c->scores[0]);
-    print_side("B", &c->scores[1]);
+    put_side("A", &c->scores[0]);
+    put_side("B", &c->scores[1]);
     print_remarks(c);
-    print_verdict(c);
+    print_verdicts(c, clean);
     printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", width, "", "documents",
            figures[c->unit], figures[c->unit], "B / A");
     for (int64_t k = 0; k < c->group_count; k++) {
@@ -239,7 +247,8 @@ static void print_table(const comparison *c)
            "95 %% intervals of %" PRId64 " paired resamples of documents; p of Student's t.\n",
            comparison_unit_name(c->unit), ratio_name(c), c->resamples);
     if (c->compared > 1)
-        printf("%" PRId64 " pairs were compared: Holm is p adjusted for that.\n", c->compared);
+        printf("%" PRId64 " sets of documents were compared: Holm is p adjusted for that.\n",
+               c->compared);
 }
 
 /* ---- figures by name, for both files ---- */
@@ -445,7 +454,7 @@ static bp_err compare(const compare_arguments *arguments)
     if (err == BP_OK)
         err = comparison_run(&c);
     if (err == BP_OK)
-        print_table(&c);
+        print_table(&c, arguments->clean != NULL);
     if (err == BP_OK && arguments->csv)
         err = save_csv(&c, arguments->csv);
     if (err == BP_OK && arguments->json)
@@ -454,9 +463,32 @@ static bp_err compare(const compare_arguments *arguments)
     return err;
 }
 
+/* --between: one folder. */
+static bp_err compare_values(const compare_arguments *arguments)
+{
+    comparison c = {.seed = 1}; /* of one side */
+    bp_err err = score_folder_load(&c.scores[0], arguments->sides.list[0]);
+
+    if (err == BP_OK)
+        err = check_output(&c, arguments->csv);
+    if (err == BP_OK)
+        err = compare_groups(&c.scores[0], arguments->between, arguments->figure, arguments->clean,
+                             arguments->csv);
+    comparison_clear(&c);
+    return err;
+}
+
 static bp_err check(const compare_arguments *arguments)
 {
-    if (arguments->sides.count != 2)
+    if (arguments->between && (arguments->sides.count != 1 || arguments->json))
+        return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
+                       "--between takes one score folder, and --csv: at the command line; see "
+                       "bagpipe-data compare --help");
+    if (!arguments->between && arguments->figure)
+        return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
+                       "--figure is of --between LABEL: at the command line; see bagpipe-data "
+                       "compare --help");
+    if (!arguments->between && arguments->sides.count != 2)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes two score folders or two checkpoints, not %d: at the command "
                        "line; see bagpipe-data "
@@ -478,6 +510,8 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_RESAMPLES, .number = &arguments.resamples, .low = 100, .high = 1000000},
         {.key = KEY_ANYWAY, .flag = &arguments.anyway},
         {.key = KEY_CLEAN, .text = &arguments.clean},
+        {.key = KEY_BETWEEN, .text = &arguments.between},
+        {.key = KEY_FIGURE, .text = &arguments.figure},
         {0}};
     const char *const *sides;
     bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);
@@ -485,7 +519,9 @@ static bp_err run(int argc, char **argv)
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
         err = check(&arguments);
         sides = (const char *const *)arguments.sides.list;
-        if (err == BP_OK && names_checkpoint(sides[0]) && names_checkpoint(sides[1]))
+        if (err == BP_OK && arguments.between)
+            err = compare_values(&arguments);
+        else if (err == BP_OK && names_checkpoint(sides[0]) && names_checkpoint(sides[1]))
             err = compare_checkpoints(sides);
         else if (err == BP_OK)
             err = compare(&arguments);
@@ -496,7 +532,7 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_compare = {
     .name = "compare",
     .help = {.name = "bagpipe-data compare",
-             .usage = "A B [OPTION...]",
+             .usage = "A B [OPTION...]\nRUN --between LABEL [OPTION...]",
              .summary = "compares two models by their scores of the same texts, or two checkpoints",
              .text =
                  "A and B are run folders of finished score jobs, or the folders 'score' in them. "
@@ -520,6 +556,10 @@ const bp_tool bp_tool_compare = {
                  "their hashes). Differences of convention, context, end and tokenizer are named; "
                  "scores of a masked model (pll) and of a causal one are refused without "
                  "--anyway.\n"
+                 "With --between it takes one folder, and says which documents are harder for this "
+                 "model: the figures of each value of the label, the hardest first, and for each "
+                 "pair of values by how much, with p between documents (Welch's t) and Holm's "
+                 "adjustment for the number of pairs.\n"
                  "A and B may be two checkpoints (step folders, imported folders, or run folders "
                  "of trainings): every byte is verified, and they are equal to the bit, or what "
                  "differs first is named (the kind of model, else a tensor), with status 65. That "
@@ -528,6 +568,7 @@ const bp_tool bp_tool_compare = {
              .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
                          "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n"
                          "  bagpipe-data compare runs/a runs/b --clean overlap.h5\n"
+                         "  bagpipe-data compare runs/a --between genre --figure bits_per_byte\n"
                          "  bagpipe-data compare runs/a/checkpoints/best runs/b\n",
              .statuses = STATUSES},
     .run = run};

@@ -5,6 +5,7 @@
 #include "statistics/inference.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *comparison_unit_name(comparison_unit unit)
 {
@@ -129,6 +130,19 @@ typedef struct grouping {
     group_draws draws; /* of the group at hand */
 } grouping;
 
+/* The first group of the same documents, by their sums; -1 if there is none. */
+static int64_t find_same(const comparison *c, const comparison_group *group)
+{
+    for (int64_t k = 0; k < c->group_count; k++) {
+        const comparison_group *other = &c->groups[k];
+
+        if (other->documents == group->documents && other->tokens[0] == group->tokens[0] &&
+            other->nll[0] == group->nll[0] && other->nll[1] == group->nll[1])
+            return k;
+    }
+    return -1;
+}
+
 /* Append a group, unless it is a label's value that none has. */
 static bp_err add_group(void *self, const score_group *from)
 {
@@ -147,7 +161,8 @@ static bp_err add_group(void *self, const score_group *from)
     put_pair(values, group.nll, (double)units_of(c, &group), c->unit);
     group.ratio = values[0];
     group.difference = values[1];
-    group.p_value = p_value_of(draws);
+    group.p_value = c->no_verdict ? NAN : p_value_of(draws);
+    group.same_as = find_same(c, &group);
     c->groups[c->group_count] = group;
     return set_intervals(&c->groups[c->group_count++], c, draws);
 }
@@ -157,21 +172,33 @@ bool comparison_is_shown(const comparison *c, const comparison_group *group)
     return group->scope != SCOPE_CORPUS || c->scores[0].corpora > 1;
 }
 
-/* A group that is all documents again is not a comparison of its own. */
+/* Groups of the same documents are one comparison. */
 static bp_err adjust(comparison *c)
 {
     double *p = bp_alloc("tool.comparison", c->group_count, sizeof *p);
     bp_err err;
 
     for (int64_t k = 0; k < c->group_count; k++) {
-        p[k] = comparison_is_shown(c, &c->groups[k]) ? c->groups[k].p_value : NAN;
+        p[k] = c->groups[k].same_as < 0 ? c->groups[k].p_value : NAN;
         c->compared += !isnan(p[k]);
     }
     err = bp_holm_adjust(p, c->group_count);
     for (int64_t k = 0; k < c->group_count; k++)
-        c->groups[k].p_holm = comparison_is_shown(c, &c->groups[k]) ? p[k] : p[0];
+        c->groups[k].p_holm = p[c->groups[k].same_as < 0 ? k : c->groups[k].same_as];
     bp_free(p);
     return err;
+}
+
+const comparison_group *comparison_find(const comparison *c, const char *label, const char *value)
+{
+    for (int64_t k = 0; k < c->group_count; k++) {
+        const comparison_group *group = &c->groups[k];
+
+        if (group->scope == SCOPE_LABEL && strcmp(group->name, label) == 0 &&
+            strcmp(group->value, value) == 0)
+            return group;
+    }
+    return NULL;
 }
 
 /* ---- all groups ---- */

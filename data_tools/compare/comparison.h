@@ -26,7 +26,8 @@ typedef struct comparison_group {
     double nll[2];                   /* nats */
     double ratio, difference; /* per unit: B / A of perplexities, B - A in nats (bytes: bits) */
     bp_interval ratio_interval, difference_interval;
-    double p_value, p_holm; /* of the difference; adjusted over all groups shown */
+    double p_value, p_holm; /* of the difference; adjusted over all groups of other documents */
+    int64_t same_as;        /* the first group of the same documents; -1 if it is the first */
 } comparison_group;
 
 /** A setting of scoring that differs between the sides. */
@@ -44,7 +45,7 @@ typedef struct comparison {
     const char *no_verdict; /* why no verdict is possible; NULL if it is */
     comparison_setting *differences;
     int64_t difference_count;
-    int64_t compared; /* number of groups with a p-value */
+    int64_t compared; /* number of groups with a p-value, each set of documents once */
     bool *chosen;     /* [documents]: scored */
     char **remarks;
     int64_t remark_count;
@@ -73,8 +74,12 @@ bool comparison_is_shown(const comparison *c, const comparison_group *group);
  * compared; BP_ERR_SYSTEM memory. */
 bp_err comparison_check(comparison *c);
 
-/** Fill the groups. Errors: BP_ERR_SYSTEM memory. */
+/** Fill the groups. There are no p-values where there is no verdict. Errors: BP_ERR_SYSTEM memory.
+ */
 bp_err comparison_run(comparison *c);
+
+/** The group of a label's value; NULL if no document has it. */
+const comparison_group *comparison_find(const comparison *c, const char *label, const char *value);
 
 /** Clear all, the scores too. */
 void comparison_clear(comparison *c);

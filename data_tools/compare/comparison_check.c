@@ -334,22 +334,11 @@ static const char *question_of(const convention *one)
     return strcmp(one->name, "pairs") == 0 ? "a source text" : "the tokens before it";
 }
 
-/* What the tokens of a side lack of its text; NULL: nothing. */
-static const char *lost_of(const score_folder *scores)
-{
-    const json_t *all = json_object_get(scores->summary, "convention");
-    const char *loses = json_string_value(json_object_get(all, "loses"));
-
-    if (json_integer_value(json_object_get(scores->summary, "oov")) > 0)
-        return "unknown words";
-    return loses;
-}
-
 /* A code that does not spell the text is short of it: by the byte or word it looks better. */
 static void check_spelling(comparison *c)
 {
     for (int side = 0; side < 2; side++) {
-        const char *lost = lost_of(&c->scores[side]);
+        const char *lost = score_folder_lost(&c->scores[side]);
 
         if (!lost)
             continue;

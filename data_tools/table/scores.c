@@ -371,3 +371,33 @@ bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5)
     bp_free(text);
     return err;
 }
+
+/* ---- figures ---- */
+
+const char *const score_figure_names[SCORE_FIGURES] = {"perplexity", "bits_per_byte",
+                                                       "word_perplexity"};
+
+bp_err score_figure_find(int *figure, const char *name)
+{
+    *figure = PERPLEXITY;
+    for (int k = 0; name && k < SCORE_FIGURES; k++)
+        if (strcmp(name, score_figure_names[k]) == 0) {
+            *figure = k;
+            return BP_OK;
+        }
+    if (!name)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
+                   "'%.100s' is not perplexity, bits_per_byte or word_perplexity: at the "
+                   "command line; give one of them",
+                   name);
+}
+
+const char *score_folder_lost(const score_folder *scores)
+{
+    const json_t *all = json_object_get(scores->summary, "convention");
+
+    if (json_integer_value(json_object_get(scores->summary, "oov")) > 0)
+        return "unknown words";
+    return json_string_value(json_object_get(all, "loses"));
+}

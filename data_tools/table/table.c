@@ -258,7 +258,8 @@ const bp_tool bp_tool_table = {
              "the keys that differ. The run with the lowest validation loss is first; runs "
              "without validation follow by their last loss.\n"
              "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
-             "label value, with 95 % intervals from 10 documents on. As text, markdown "
+             "label value, with 95 % intervals from 10 documents on. NAME=SCORE-RUN gives its "
+             "column a name. As text, markdown "
              "or latex a row is a corpus or label value, and a column a model. --out FILE.tex "
              "writes the table into a file, in the form that the ending says. --out FILE.svg or "
              "FILE.png draws it, with the intervals as error bars (gnuplot).",
@@ -267,6 +268,7 @@ const bp_tool bp_tool_table = {
                      "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
                      "  bagpipe-data table runs/sweep/*\n"
                      "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
+                     "  bagpipe-data table trigrams=runs/scored-3 GPT=runs/scored --out t.tex\n"
                      "  bagpipe-data table runs/scored-* --out models.svg\n"
                      "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
          .statuses = STATUSES},

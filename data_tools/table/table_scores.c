@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const score_figure_names[SCORE_FIGURES] = {"perplexity", "bits_per_byte",
-                                                       "word_perplexity"};
-
 /* ---- figures ---- */
 
 /* Documents of a group that were scored; bytes and words NaN where they are not known. */
@@ -137,12 +134,32 @@ const char *score_table_short_name(const score_table *table, int64_t model)
     return base;
 }
 
-/* Figures of other windows or tokens are side by side: each setting that differs is said once.
- * What models saw of a text is part of their figures; what was scored makes them not comparable. */
-static void warn_of_conventions(const score_table *table)
+/* What models saw of a text is part of their figures; what was scored makes them not comparable,
+ * a byte or a word too where tokens do not spell the text. */
+static void note_other_tokens(const score_table *table, bp_buffer *note)
 {
-    bp_buffer keys = {0};
-    bool windows_alone = true;
+    bp_buffer lost = {0};
+
+    for (int64_t m = 0; m < table->model_count; m++)
+        if (table->lost[m])
+            bp_buffer_printf(&lost, "%s%s (%s)", lost.bytes > 0 ? ", " : "",
+                             score_table_short_name(table, m), table->lost[m]);
+    if (lost.bytes > 0)
+        bp_buffer_printf(note,
+                         "perplexities a token do not compare, and figures a byte or a word look "
+                         "better than they are where the tokens do not spell the text: %.*s",
+                         (int)lost.bytes, lost.data);
+    else
+        bp_buffer_printf(note, "perplexities a token do not compare; bits_per_byte may");
+    bp_buffer_clear(&lost);
+}
+
+/* Each setting that differs is said once: below the table, and as a warning where that is not
+ * seen. */
+static void note_differences(score_table *table, bool warn)
+{
+    bp_buffer note = {0};
+    bool only_windows = true;
     const char *key;
     json_t *value;
 
@@ -156,21 +173,28 @@ static void warn_of_conventions(const score_table *table)
             differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
         if (!differs)
             continue;
-        bp_buffer_printf(&keys, "%s%s", keys.bytes > 0 ? ", " : "", key);
-        windows_alone =
-            windows_alone && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0);
+        bp_buffer_printf(&note, "%s%s",
+                         note.bytes > 0 ? ", " : "these settings differ between the scores: ",
+                         strcmp(key, "tokenizer_hash") == 0 ? "tokenizer" : key);
+        only_windows = only_windows && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0);
     }
-    if (keys.bytes > 0)
-        BP_WARN("table.other_conventions", "these settings differ between the scores: %.*s: %s",
-                (int)keys.bytes, keys.data,
-                windows_alone ? "the models were given more or less of the text, which is part of "
-                                "their figures"
-                              : "perplexities a token do not compare; bits_per_byte may");
-    bp_buffer_clear(&keys);
+    if (note.bytes == 0)
+        return;
+    bp_buffer_printf(&note, ": ");
+    if (only_windows)
+        bp_buffer_printf(&note, "the models were given more or less of the text, which is part of "
+                                "their figures");
+    else
+        note_other_tokens(table, &note);
+    bp_buffer_add(&note, "", 1);
+    table->note = bp_buffer_take(&note);
+    if (warn)
+        BP_WARN("table.other_conventions", "%s", table->note);
 }
 
-static bp_err add_model(score_table *table, const char *folder)
+static bp_err add_model(score_table *table, const char *given)
 {
+    const char *folder = named_folder(given);
     score_folder scores;
     reading r = {.table = table, .scores = &scores};
     bp_err err = score_folder_load(&scores, folder);
@@ -187,7 +211,13 @@ static bp_err add_model(score_table *table, const char *folder)
             bp_realloc("tool.models", table->conventions, table->model_count + 1, sizeof(json_t *));
         table->conventions[table->model_count] =
             json_incref(json_object_get(scores.summary, "convention"));
-        table->models[table->model_count++] = folder_of(folder);
+        table->lost =
+            bp_realloc("tool.models", table->lost, table->model_count + 1, sizeof(char *));
+        table->lost[table->model_count] =
+            score_folder_lost(&scores) ? bp_strdup(score_folder_lost(&scores)) : NULL;
+        table->models[table->model_count++] =
+            folder == given ? folder_of(folder)
+                            : bp_sprintf("%.*s", (int)(folder - 1 - given), given);
         err = score_groups_each(&scores, add_cell, &r);
     }
     for (size_t k = 0; k < 4; k++)
@@ -389,6 +419,18 @@ static void put_rule(FILE *out, const form *f, int64_t columns, bool begin)
         fprintf(out, "%s", c == columns ? "|\n" : c == 0 ? "| --- " : "| ---: ");
 }
 
+static void put_latex_end(FILE *out, const score_table *table, const form *f, int64_t columns)
+{
+    char *note = table->note ? spell(f, "%s", table->note) : NULL;
+
+    fprintf(out, "\\hline\n");
+    if (note)
+        fprintf(out, "\\multicolumn{%" PRId64 "}{p{0.9\\linewidth}}{\\footnotesize %s} \\\\\n",
+                columns, note);
+    fprintf(out, "\\end{tabular}\n");
+    bp_free(note);
+}
+
 static void put_form(FILE *out, const score_table *table, const form *f, int figure)
 {
     int64_t columns = 1 + table->model_count, rows;
@@ -405,7 +447,9 @@ static void put_form(FILE *out, const score_table *table, const form *f, int fig
             put_rule(out, f, columns, false);
     }
     if (strcmp(f->name, "latex") == 0)
-        fprintf(out, "\\hline\n\\end{tabular}\n");
+        put_latex_end(out, table, f, columns);
+    else if (table->note)
+        fprintf(out, "\n%s\n", table->note);
     for (int64_t k = 0; k < rows * columns; k++)
         bp_free(texts[k]);
     bp_free(texts);
@@ -414,8 +458,9 @@ static void put_form(FILE *out, const score_table *table, const form *f, int fig
 
 /* ---- the tool ---- */
 
-bool table_is_of_scores(const char *folder)
+bool table_is_of_scores(const char *given)
 {
+    const char *folder = named_folder(given);
     static const char *const insides[] = {"score/summary.json", "summary.json"};
     bool found = false;
 
@@ -454,26 +499,19 @@ static bp_err form_of_ending(const form **f, const file_options *options)
 
 static bp_err choose_form(const form **f, int *figure, const file_options *options)
 {
+    bp_err err = score_figure_find(figure, options->figure);
+
     *f = NULL;
-    *figure = options->figure ? SCORE_FIGURES : PERPLEXITY;
-    for (int k = 0; options->figure && k < SCORE_FIGURES; k++)
-        if (strcmp(options->figure, score_figure_names[k]) == 0)
-            *figure = k;
     for (size_t k = 0; options->form && k < sizeof FORMS / sizeof FORMS[0]; k++)
         if (strcmp(options->form, FORMS[k].name) == 0)
             *f = &FORMS[k];
-    if (*figure == SCORE_FIGURES)
-        return BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
-                       "'%.100s' is not perplexity, bits_per_byte or word_perplexity: at the "
-                       "command line; give one of them",
-                       options->figure);
-    if (options->form && !*f && strcmp(options->form, "csv") != 0)
+    if (err == BP_OK && options->form && !*f && strcmp(options->form, "csv") != 0)
         return BP_FAIL(
             BP_ERR_USAGE, "table.bad_form",
             "'%.100s' is not csv, text, markdown or latex: at the command line; give one "
             "of them",
             options->form);
-    return options->out ? form_of_ending(f, options) : BP_OK;
+    return err == BP_OK && options->out ? form_of_ending(f, options) : err;
 }
 
 static void put_table(FILE *out, const score_table *table, const form *f, int figure)
@@ -512,7 +550,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     for (int k = 0; k < count && err == BP_OK; k++)
         err = add_model(&table, folders[k]);
     if (err == BP_OK)
-        warn_of_conventions(&table);
+        note_differences(&table, !f || options->out);
     if (err == BP_OK && options->out)
         err = is_picture(options->out) ? score_table_draw(&table, figure, options->out)
                                        : save_table(&table, f, figure, options->out);
@@ -526,6 +564,8 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     for (int64_t m = 0; m < table.model_count; m++)
         json_decref(table.conventions[m]);
     bp_free(table.conventions);
+    bp_free(table.note);
+    bp_names_free(&table.lost, table.model_count);
     bp_names_free(&table.models, table.model_count);
     return err;
 }

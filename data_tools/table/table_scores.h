@@ -4,8 +4,8 @@
 
 #include "file_tool.h"
 
-/** Is it the run folder of a score job, or its score/ folder? */
-bool table_is_of_scores(const char *folder);
+/** Is it the run folder of a score job, its score/ folder, or NAME= and one of them? */
+bool table_is_of_scores(const char *given);
 
 /** Print the figures of each model on each corpus and label value, with 95 % intervals.
  *  Errors: those of score_folder_load; BP_ERR_USAGE another form or figure. */

@@ -6,9 +6,6 @@
 #include "score_groups.h"
 #include "statistics/resample.h"
 
-enum { PERPLEXITY, BITS_PER_BYTE, WORD_PERPLEXITY, SCORE_FIGURES };
-extern const char *const score_figure_names[SCORE_FIGURES];
-
 typedef struct score_figure {
     double value; /* NaN if not defined */
     bp_interval interval;
@@ -23,8 +20,10 @@ typedef struct score_cell {
 } score_cell;
 
 typedef struct score_table {
-    char **models; /* [models]: the folders as given */
+    char **models; /* [models]: the folders, or the names of NAME=RUN */
     json_t **conventions;
+    char **lost; /* [models]: what their tokens do not say of the text; NULL: nothing */
+    char *note;  /* why figures of the models do not compare; NULL if they do */
     int64_t model_count;
     score_cell *cells;
     int64_t cell_count;

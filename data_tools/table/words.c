@@ -27,9 +27,11 @@ static bp_err find_file(char **path, const char *folder)
         bp_free(*path);
         *path = NULL;
     }
-    return BP_FAIL(BP_ERR_INPUT, "scores.no_tokens",
-                   "there are no log-probabilities of tokens: at %s; score with score.tokens=yes",
-                   folder);
+    return BP_FAIL(
+        BP_ERR_INPUT, "scores.no_tokens",
+        "there are no log-probabilities of tokens: at %s; name the run folder of bagpipe "
+        "score with score.tokens=yes, on a corpus of the texts",
+        folder);
 }
 
 static bp_err open_file(scored_words *words, const char *folder)

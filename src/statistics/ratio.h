@@ -21,5 +21,11 @@ double bp_ratio_mean(const bp_ratio *ratio);
  * Source:     Cochran 1977, Sampling Techniques, section 6.3: the variance of a ratio by its linear
  *             term; Student's t. */
 bp_interval bp_ratio_interval(const bp_ratio *ratio);
+/** The 95 % interval of a's mean minus b's, of other documents each, and the two-sided *p of no
+ * difference; NaN for fewer than BP_FEW_DOCUMENTS documents on a side. For the difference of
+ * documents that both have, add differences to one bp_ratio.
+ *
+ * Source:     Welch 1947, Biometrika 34, 28-35, with the variances of bp_ratio_interval. */
+bp_interval bp_ratio_difference(const bp_ratio *a, const bp_ratio *b, double *p);
 
 #endif

@@ -254,7 +254,8 @@ class Filter(JobTest):
             rows = [json.loads(line) for line in file]
         train = self.write("leak.jsonl", "".join(json.dumps({"text": row["text"]}) + "\n" for row in rows[::4]))
         self.must(["bagpipe-data", "overlap", "--format", "jsonl", train, "--against", self.at("d.h5"), "--words", "6", "--out", self.at("o.h5")])
-        self.must(["bagpipe-data", "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), "--json", self.at("c.json")])
+        said = self.must(["bagpipe-data", "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), "--json", self.at("c.json")])
+        self.assertIn("\nOf clean documents: ", said.out)  # not of all
         figures = read_json(self.at("c.json"))
         parts = figures["labels"]["overlap"]
         leaked = [set(grams(row["text"], 6)) for row in rows[::4]]

@@ -213,7 +213,7 @@ class Compare(JobTest):
                 self.assertIn(text, lines[name])
 
     def verdict(self, *sides):
-        self.assertIn("6 pairs were compared: Holm is p adjusted", self.compare("a", "b").out) if sides == ("a", "b") else None
+        self.assertIn("6 sets of documents were compared: Holm is p adjusted", self.compare("a", "b").out) if sides == ("a", "b") else None
         return [line for line in self.compare(*sides).out.splitlines() if re.match("[AB] predicts better|No clear difference|No verdict", line)]
 
     def test_the_verdict_comes_first_and_is_that_of_the_interval(self):
@@ -245,6 +245,75 @@ class Compare(JobTest):
         for name, model in (("nine-a", "m1"), ("nine-b", "m2")):
             self.score(name, model, "nine")
         self.assertEqual(self.verdict("nine-a", "nine-b"), ["No verdict: it takes 10 documents or more, and there are 9."])
+
+    def test_a_corpus_of_another_verdict_is_named(self):
+        """Each of two n-gram models predicts the kind of text better that it has seen: the sum of both says nothing of either."""
+        draw = random.Random(3)
+        kinds = {"nouns": "stone river lamp chair".split(), "verbs": "walked sang fell rose".split()}
+        for name, words in kinds.items():
+            self.write(name + ".txt", "".join(" ".join(draw.choice(words) for _ in range(draw.randrange(3, 9))) + "\n" for _ in range(60)))
+            self.corpus("tokenizer.json", name, name + ".txt", "lines")
+            self.must(["bagpipe", "pretrain", f"run.dir={self.at('n-' + name)}", f"corpus.train={self.at(name + '.h5')}", "model.kind=ngram"])
+        self.corpus("tokenizer.json", "verbs-again", "verbs.txt", "lines")
+        for name in kinds:
+            self.score("two-" + name, "n-" + name, "nouns", "verbs")
+        lines = self.compare("two-nouns", "two-verbs").out.splitlines()
+        verdicts = [line for line in lines if "predicts better" in line or "No clear" in line]
+        first = next(k for k, line in enumerate(lines) if line == verdicts[0])
+        whose = {"nouns": "A", "verbs": "B"}
+        said = [f"  but corpus {name}: {side} predicts better" for name, side in whose.items() if not verdicts[0].startswith(side)]
+        self.assertTrue(said)
+        self.assertEqual([line.split(":")[0] + ":" + line.split(":")[1] for line in lines[first + 1:first + 1 + len(said)]], said)
+
+    def between(self, name, *more):
+        result = run([program("bagpipe-data"), "compare", self.at(name), "--between", "genre", "--csv", self.at("pairs.csv"), *more])
+        self.assertEqual(result.status, 0, str(result))
+        with open(self.at("pairs.csv"), encoding="utf-8", newline="") as file:
+            return result.out, list(csv.DictReader(file))
+
+    def test_values_of_a_label_are_compared(self):
+        """Cochran's variance of a ratio of sums, and the limits that Student's t gives for at least these degrees of freedom."""
+        rows = [{"text": row["text"], "genre": row["genre"] if k < 36 else "rare"} for k, row in enumerate(self.rows + self.rows)]
+        self.labelled("registers", [row for row in rows if row["text"]][:40])
+        self.score("by-genre", "m1", "registers")
+        columns = self.columns("by-genre")
+        for figure, weight in (("perplexity", "tokens"), ("bits_per_byte", "bytes"), ("word_perplexity", "words")):
+            out, pairs = self.between("by-genre", *(["--figure", figure] if weight != "tokens" else []))
+            want = {}
+            for value in set(columns["genre"]) - {None}:
+                chosen = columns["genre"] == value
+                nll, units = columns["nll"][chosen], columns[weight][chosen].astype(float)
+                mean, n = nll.sum() / units.sum(), len(nll)
+                want[value] = (mean, ((nll - mean * units) ** 2).sum() * n / (n - 1) / units.sum() ** 2, n)
+            order = sorted(want, key=lambda value: -want[value][0])
+            self.assertEqual([(r["harder"], r["easier"]) for r in pairs], [(a, b) for k, a in enumerate(order) for b in order[k + 1:]])
+            lines = [line for line in out.splitlines() if line.split("  ")[0] in order]
+            self.assertEqual([line.split("  ")[0] for line in lines], order)
+            tested = [r for r in pairs if r["p_value"]]
+            for row in pairs:
+                (a, va, na), (b, vb, nb) = want[row["harder"]], want[row["easier"]]
+                as_nats = (lambda x: float(x) * math.log(2)) if weight == "bytes" else (lambda x: math.log(float(x)))
+                self.assertAlmostEqual(as_nats(row["difference" if weight == "bytes" else "ratio"]), a - b, places=9)
+                self.assertEqual((int(row["harder_documents"]), int(row["easier_documents"])), (na, nb))
+                self.assertEqual(bool(row["p_value"]), min(na, nb) >= 10)
+                if not row["p_value"]:
+                    self.assertEqual(row["low"] + row["high"] + row["p_holm"], "")
+                    continue
+                half = (as_nats(row["high"]) - as_nats(row["low"])) / 2 / math.sqrt(va + vb)
+                self.assertAlmostEqual((as_nats(row["high"]) + as_nats(row["low"])) / 2, a - b, places=9)
+                self.assertTrue(1.9599 < half < 2.2622, half)  # t of no limit, and of 9
+                self.assertEqual(float(row["p_value"]) < 0.05, half * math.sqrt(va + vb) < a - b)
+                self.assertLessEqual(float(row["p_value"]), float(row["p_holm"]))
+            self.assertAlmostEqual(min(float(r["p_holm"]) for r in tested), min(1, len(tested) * min(float(r["p_value"]) for r in tested)), places=12)
+            self.assertIn(f"{len(tested)} pairs were compared", out)
+            self.assertTrue(0 < len(tested) < len(pairs))
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("by-genre"), "--between", "gender"]), 65, "[compare.no_label]")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--between", "genre"]), 64, "--between takes one score folder")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--figure", "perplexity"]), 64, "--figure is of --between")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", "--figure", "loss"]), 64, "[table.bad_figure]")
+        self.labelled("alike", [{"text": row["text"], "genre": "news"} for row in self.rows])
+        self.score("one-genre", "m1", "alike")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("one-genre"), "--between", "genre"]), 65, "[compare.one_value]")
 
     def test_one_document_has_no_interval(self):
         self.labelled("one", self.rows[:1])
@@ -306,6 +375,11 @@ class Compare(JobTest):
             self.assertEqual((out["unit"], out["no_verdict"]), ("byte", "not all tokens spell the text, see the note"))
             self.assertIn(f"the tokens of B do not spell the text ({sides})", out["remarks"][-1])
             self.assertEqual(self.verdict("lines-" + name, "lines-a"), ["No verdict: not all tokens spell the text, see the note."])
+            self.assertEqual((out["comparisons"], out["all"]["p_value"], out["all"]["p_holm"]), (0, None, None))  # p would be a verdict
+            table = self.table(self.at("lines-a"), "theirs=" + self.at("lines-" + name), "--form", "latex", "--figure", "bits_per_byte")
+            self.assertIn(f"better than they are where the tokens do not spell the text: theirs ({sides})", table.out)
+            self.assertIn(" & theirs ", table.out.splitlines()[2])
+            self.assertEqual(table.err, "")  # it is said once
             self.assertIsNone(self.compared("lines-" + name, "lines-" + name)["no_verdict"])  # of one code the same tokens compare
         self.assertNotIn("loses", self.summary("a")["convention"])
 
@@ -478,8 +552,9 @@ class Compare(JobTest):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])
         self.score("few-a", "m1", "few", keys=["score.context=16"])
         result = self.table(self.at("a"), self.at("few-a"), "--form", "text")
-        self.assertIn("[table.other_conventions]", result.out + result.err)
-        self.assertIn("context, stride: the models were given more or less of the text", result.out + result.err)
+        self.assertIn("context, stride: the models were given more or less of the text", result.out)
+        self.assertEqual(result.err, "")  # the table has it; a table in a file is not seen
+        self.assert_warning(self.table(self.at("a"), self.at("few-a"), "--out", self.at("few.tex")), "[table.other_conventions]")
         few = next(line for line in result.out.splitlines() if line.startswith("few"))
         self.assertRegex(few, r"^few +- +[\d.]+$")  # a has no such corpus; 9 documents have no interval
         self.assertNotIn("[table.other_conventions]", str(self.table(self.at("a"), self.at("b"))))

@@ -18,10 +18,11 @@ enum { CORPORA = 400, RESAMPLES = 400, MOST = 100, PARTS = 12 };
 static const int64_t SIZES[] = {2, 3, 5, 8, 10, 20, 50, 100};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
 
-/* A corpus: what a document adds above and below, or two sets of scores. */
+/* A corpus: what a document adds above and below, or two sets of scores; and one of another kind.
+ */
 typedef struct sample {
     int64_t n;
-    double above[MOST], below[MOST];
+    double above[MOST], below[MOST], other_above[MOST], other_below[MOST];
     const bp_detection *detection;
 } sample;
 
@@ -35,6 +36,11 @@ typedef struct world {
     int64_t fewest; /* documents below which there is no interval; 0: BP_FEW_DOCUMENTS */
     double least;   /* coverage that is asked of BP_FEW_DOCUMENTS documents or more */
 } world;
+
+static bool holds(bp_interval interval, double truth)
+{
+    return interval.low <= truth && truth <= interval.high;
+}
 
 /* ---- a mean, a ratio of sums ---- */
 
@@ -204,6 +210,33 @@ static bp_interval of_ratio(const sample *seen)
     return bp_ratio_interval(&sums);
 }
 
+/* Documents of another kind, whose figures are 0.05 less and spread twice as much. */
+static void draw_two_kinds(sample *out, const bp_rng_key *key)
+{
+    draw_difference(out, key);
+    for (int64_t d = 0; d < out->n; d++) {
+        uint64_t at = 3 * (uint64_t)(d + MOST);
+
+        out->other_below[d] = exp(0.8 * bp_rng_normal(key, at));
+        out->other_above[d] = out->other_below[d] * (-0.03 + 0.2 * bp_rng_normal(key, at + 1));
+    }
+}
+
+static bp_interval of_two_kinds(const sample *seen)
+{
+    bp_ratio sums[2] = {{0}};
+    double p;
+
+    for (int64_t d = 0; d < seen->n; d++) {
+        bp_ratio_add(&sums[0], seen->above[d], seen->below[d]);
+        bp_ratio_add(&sums[1], seen->other_above[d], seen->other_below[d]);
+    }
+    bp_interval interval = bp_ratio_difference(&sums[0], &sums[1], &p);
+    assert_true(isnan(p) == isnan(interval.low) &&
+                (isnan(p) || (p < 0.05) == !holds(interval, 0))); /* they say the same */
+    return interval;
+}
+
 /* Lengths, of which most are short. */
 static void draw_lengths(sample *out, const bp_rng_key *key)
 {
@@ -291,6 +324,11 @@ static const world WORLDS[] = {
      .draw = draw_difference,
      .interval = of_ratio,
      .least = 0.88},
+    {.name = "two kinds of documents",
+     .truth = 0.05,
+     .draw = draw_two_kinds,
+     .interval = of_two_kinds,
+     .least = 0.88},
     {.name = "mean of lengths, t",
      .truth = 1,
      .draw = draw_lengths,
@@ -318,11 +356,6 @@ typedef struct coverage {
     bool none;          /* there is no interval */
     double outside;     /* shares of them that do not hold their own figure */
 } coverage;
-
-static bool holds(bp_interval interval, double truth)
-{
-    return interval.low <= truth && truth <= interval.high;
-}
 
 static void count_one(coverage *out, const world *self, sample *seen, uint64_t seed)
 {

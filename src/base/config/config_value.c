@@ -19,11 +19,12 @@ static const struct {
                   {"M", 1000000},
                   {"k", 1000},
                   {"", 1}};
-#define BYTE_UNITS   (sizeof byte_units / sizeof byte_units[0])
-#define BINARY_UNITS 3
-#define DIGITS       "0123456789"
-#define SHOWN_BYTES  80  /* of a wrong value in a message */
-#define SHOWN_BOUND  1e4 /* greater ones do not help */
+#define BYTE_UNITS         (sizeof byte_units / sizeof byte_units[0])
+#define BINARY_UNITS       3
+#define DIGITS             "0123456789"
+#define SHOWN_BYTES        80  /* of a wrong value in a message */
+#define MOST_CHOICES_BYTES 200 /* of choices that a message lists */
+#define SHOWN_BOUND        1e4 /* greater ones do not help */
 
 typedef struct parsed {
     int64_t integer;
@@ -236,6 +237,25 @@ static const struct {
              [BP_OPTION_CHOICE] = {"is not a choice", "one of"},
              [BP_OPTION_BYTES] = {"is not a number of bytes", "bytes (KiB, MiB, GiB, k, M, G)"}};
 
+/* Of very many choices the nearest. */
+static bp_err fail_choice(const bp_option *option, const char *value, const char *where)
+{
+    char *choices = bp_strdup(option->choices), *rest = choices;
+    const char **words = bp_alloc("config.choices", (int64_t)strlen(choices) + 2, sizeof *words);
+    int count = 0;
+    bp_err err;
+
+    for (char *word; (word = strsep(&rest, "|"));)
+        words[count++] = word;
+    err = bp_fail(BP_ERR_CONFIG, "config.bad_value",
+                  "%s = %.*s%s is not a choice: at %s; the nearest is %s, and --help lists all %d",
+                  option->key, SHOWN_BYTES, value, strlen(value) > SHOWN_BYTES ? "..." : "", where,
+                  bp_nearest_word(value, words), count);
+    bp_free(words);
+    bp_free(choices);
+    return err;
+}
+
 /* "; give an integer from 1 to 8", "; give one of gpipe, 1f1b". */
 static bp_err fail_value(const bp_option *option, const char *value, const char *what,
                          const char *where)
@@ -243,6 +263,8 @@ static bp_err fail_value(const bp_option *option, const char *value, const char 
     bp_buffer range = {0};
     bp_err err;
 
+    if (option->type == BP_OPTION_CHOICE && strlen(option->choices) > MOST_CHOICES_BYTES)
+        return fail_choice(option, value, where);
     describe_range(&range, option);
     err = bp_fail(BP_ERR_CONFIG, "config.bad_value", "%s = %.*s%s %s: at %s; give %s%s%s",
                   option->key, SHOWN_BYTES, value, strlen(value) > SHOWN_BYTES ? "..." : "", what,

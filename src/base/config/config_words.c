@@ -62,6 +62,12 @@ const config_word config_words[] = {
      "no key sets it: it is the corpus's, from bagpipe-data tokenizer --size"},
     {"init_from pretrained pretrained_model", "model.init", NULL},
 
+    /* n-gram models, uncertainty */
+    {"ngram.n ngram.size ngram.degree", "ngram.order", NULL},
+    {"ngram.discount ngram.kind", "ngram.smoothing", NULL},
+    {"uncertainty.alpha uncertainty.conformal_alpha conformal_alpha", "uncertainty.coverage",
+     "1 - alpha"},
+
     /* what is read */
     {"score.data score.dataset score.file score.test_file", "score.corpus", NULL},
     {"score.checkpoint score.model_name_or_path score.init", "score.model", NULL},

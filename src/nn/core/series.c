@@ -115,8 +115,8 @@ static bool series_repeat(const bp_block *block, const bp_extent *all, const bp_
 
     for (int k = 0; k < self->count; k++) {
         can = bp_block_repeat(self->parts[k], all, some, next, at) && can;
-        at += at ? part_saved(self->parts[k], some) : 0;
-        next += next ? part_saved(self->parts[k], all) : 0;
+        at = at ? at + part_saved(self->parts[k], some) : NULL;
+        next = next ? next + part_saved(self->parts[k], all) : NULL;
     }
     return can;
 }

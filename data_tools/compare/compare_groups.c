@@ -1,0 +1,284 @@
+/* The documents of one score folder by the values of a label, the hardest first, and each pair of
+ * values beside each other. Called by compare.c. */
+#include "compare_groups.h"
+
+#include "base/mem.h"
+#include "base/printable.h"
+#include "clean_part.h"
+#include "comparison_columns.h"
+#include "file_tool.h"
+#include "statistics/ratio.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the values ---- */
+
+typedef struct label_value {
+    char *name;                      /* without control characters */
+    bp_ratio figures[SCORE_FIGURES]; /* nats a token, a byte, a word */
+} label_value;
+
+typedef struct between {
+    const score_folder *scores;
+    const score_label *label;
+    int figure;
+    label_value *values; /* those that documents have, the hardest first */
+    int64_t count;
+    bool known[SCORE_FIGURES]; /* is the figure that of all scored text? */
+} between;
+
+/* A pair of values: how much harder the first one is. */
+typedef struct value_pair {
+    const label_value *harder, *easier;
+    double difference; /* nats per unit */
+    bp_interval interval;
+    double p, p_holm;
+} value_pair;
+
+static void add_document(const between *b, label_value *value, int64_t d)
+{
+    const score_folder *scores = b->scores;
+    const int64_t units[SCORE_FIGURES] = {scores->tokens[d], scores->bytes[d], scores->words[d]};
+
+    for (int f = 0; f < SCORE_FIGURES; f++)
+        bp_ratio_add(&value->figures[f], scores->nll[d], (double)units[f]);
+}
+
+static double nats(const between *b, const label_value *value)
+{
+    return bp_ratio_mean(&value->figures[b->figure]);
+}
+
+/* Of the hardest first; qsort has no argument for the figure. */
+static void sort_values(between *b)
+{
+    for (int64_t k = 1; k < b->count; k++)
+        for (int64_t i = k; i > 0 && nats(b, &b->values[i]) > nats(b, &b->values[i - 1]); i--) {
+            label_value value = b->values[i];
+
+            b->values[i] = b->values[i - 1];
+            b->values[i - 1] = value;
+        }
+}
+
+static bp_err read_values(between *b, const score_label *clean)
+{
+    const score_folder *scores = b->scores;
+    int64_t n = b->label->value_count, kept = 0;
+
+    b->known[PERPLEXITY] = true;
+    b->known[BITS_PER_BYTE] = json_is_integer(json_object_get(scores->summary, "bytes"));
+    b->known[WORD_PERPLEXITY] = json_is_integer(json_object_get(scores->summary, "words"));
+    if (!b->known[b->figure])
+        return BP_FAIL(BP_ERR_FORMAT, "compare.no_figure",
+                       "there is no %s: not all text was scored, or its bytes and words are not "
+                       "known: at %s; compare the perplexity",
+                       score_figure_names[b->figure], scores->given);
+    b->values = bp_alloc("tool.values", n, sizeof *b->values);
+    b->count = n;
+    for (int64_t v = 0; v < n; v++)
+        b->values[v].name = bp_printable(b->label->values[v]);
+    for (int64_t d = 0; d < scores->documents; d++)
+        if (b->label->codes[d] >= 0 && scores->tokens[d] > 0 &&
+            (!clean || strcmp(clean->values[clean->codes[d]], CLEAN_VALUE) == 0))
+            add_document(b, &b->values[b->label->codes[d]], d);
+    for (int64_t v = 0; v < n; v++)
+        if (b->values[v].figures[b->figure].documents > 0)
+            b->values[kept++] = b->values[v];
+        else
+            bp_free(b->values[v].name);
+    b->count = kept;
+    if (kept < 2)
+        return BP_FAIL(BP_ERR_FORMAT, "compare.one_value",
+                       "%" PRId64 " value of label '%.100s' has scored documents: at %s; there is "
+                       "nothing to compare",
+                       kept, b->label->name, scores->given);
+    sort_values(b);
+    return BP_OK;
+}
+
+/* All pairs, in the order of values. */
+static bp_err make_pairs(const between *b, value_pair *pairs, int64_t n)
+{
+    double *p = bp_alloc("tool.values", n, sizeof *p);
+    int64_t k = 0;
+    bp_err err;
+
+    for (int64_t i = 0; i < b->count; i++)
+        for (int64_t j = i + 1; j < b->count; j++, k++) {
+            const label_value *one = &b->values[i], *other = &b->values[j];
+
+            pairs[k] = (value_pair){
+                .harder = one, .easier = other, .difference = nats(b, one) - nats(b, other)};
+            pairs[k].interval = bp_ratio_difference(&one->figures[b->figure],
+                                                    &other->figures[b->figure], &pairs[k].p);
+            p[k] = pairs[k].p;
+        }
+    err = bp_holm_adjust(p, n);
+    for (k = 0; k < n; k++)
+        pairs[k].p_holm = p[k];
+    bp_free(p);
+    return err;
+}
+
+/* ---- what is printed ---- */
+
+static double figure_of(const between *b, const label_value *value, int f)
+{
+    double mean = bp_ratio_mean(&value->figures[f]);
+
+    if (!b->known[f])
+        return NAN;
+    return f == BITS_PER_BYTE ? mean / log(2) : exp(mean);
+}
+
+/* A ratio of perplexities, or a difference in bits per byte. */
+static double between_of(const between *b, double difference)
+{
+    return b->figure == BITS_PER_BYTE ? difference / log(2) : exp(difference);
+}
+
+static bp_interval interval_of(const between *b, const value_pair *pair)
+{
+    return (bp_interval){between_of(b, pair->interval.low), between_of(b, pair->interval.high)};
+}
+
+static char *pair_name(const value_pair *pair)
+{
+    return bp_sprintf("%.60s, %.60s", pair->harder->name, pair->easier->name);
+}
+
+static void print_pairs(const between *b, const value_pair *pairs, int64_t n, int width)
+{
+    bool bits = b->figure == BITS_PER_BYTE;
+    int64_t compared = 0;
+
+    printf("\n%*s %7s  %-22s %6s %6s\n", width, "", bits ? "less" : "ratio", "95 % interval", "p",
+           "Holm");
+    for (int64_t k = 0; k < n; k++) {
+        char *name = pair_name(&pairs[k]);
+
+        put_name(name, width);
+        put_number(7, 4, between_of(b, pairs[k].difference));
+        put_interval(22, interval_of(b, &pairs[k]), 4, "[%.*f, %.*f]");
+        put_p_value(pairs[k].p);
+        put_p_value(pairs[k].p_holm);
+        putchar('\n');
+        bp_free(name);
+        compared += !isnan(pairs[k].p);
+    }
+    printf("\nThe first of a pair is harder by its %s: %s of the two.\n"
+           "Intervals and p are of Welch's t between documents, from %d documents on each side.\n"
+           "%" PRId64 " pairs were compared: Holm is p adjusted for that.\n",
+           score_figure_names[b->figure], bits ? "difference in bits" : "ratio", BP_FEW_DOCUMENTS,
+           compared);
+}
+
+static void print_all(const between *b, const value_pair *pairs, int64_t n)
+{
+    int width = 18;
+
+    for (int64_t k = 0; k < n; k++) {
+        char *name = pair_name(&pairs[k]);
+
+        width = text_width(name) > width ? text_width(name) : width;
+        bp_free(name);
+    }
+    put_side("scores", b->scores);
+    printf("\n%*s %9s %12s %12s %12s\n", width, "", "documents", "perplexity", "bits/byte",
+           "word ppl");
+    for (int64_t k = 0; k < b->count; k++) {
+        put_name(b->values[k].name, width);
+        put_number(9, 0, b->values[k].figures[b->figure].documents);
+        for (int f = 0; f < SCORE_FIGURES; f++)
+            put_number(12, 4, figure_of(b, &b->values[k], f));
+        putchar('\n');
+    }
+    print_pairs(b, pairs, n, width);
+}
+
+static void put_real(FILE *out, double value)
+{
+    putc(',', out);
+    if (isfinite(value))
+        fprintf(out, "%.17g", value);
+}
+
+static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bp_err err;
+
+    if (!out)
+        return bp_fail_memory("a table", n, 1);
+    fprintf(out,
+            "label,harder,easier,figure,harder_figure,easier_figure,harder_documents,"
+            "easier_documents,%s,low,high,p_value,p_holm\n",
+            b->figure == BITS_PER_BYTE ? "difference" : "ratio");
+    for (int64_t k = 0; k < n; k++) {
+        const label_value *const sides[2] = {pairs[k].harder, pairs[k].easier};
+        bp_interval interval = interval_of(b, &pairs[k]);
+
+        put_csv(out, b->label->name, SIZE_MAX);
+        for (int s = 0; s < 2; s++) {
+            putc(',', out);
+            put_csv(out, sides[s]->name, SIZE_MAX);
+        }
+        fprintf(out, ",%s", score_figure_names[b->figure]);
+        for (int s = 0; s < 2; s++)
+            put_real(out, figure_of(b, sides[s], b->figure));
+        for (int s = 0; s < 2; s++)
+            put_real(out, sides[s]->figures[b->figure].documents);
+        put_real(out, between_of(b, pairs[k].difference));
+        put_real(out, interval.low);
+        put_real(out, interval.high);
+        put_real(out, pairs[k].p);
+        put_real(out, pairs[k].p_holm);
+        putc('\n', out);
+    }
+    err = fclose(out) != 0 ? bp_fail_memory("a table", n, 1) : bp_file_write(path, text, bytes);
+    free(text); /* open_memstream's */
+    return err;
+}
+
+bp_err compare_groups(score_folder *scores, const char *label, const char *figure,
+                      const char *clean, const char *csv)
+{
+    between b = {.scores = scores};
+    value_pair *pairs = NULL;
+    int64_t n;
+    bp_err err = score_figure_find(&b.figure, figure);
+
+    if (err == BP_OK)
+        err = score_folder_check_zeros(scores);
+    if (err == BP_OK && clean)
+        err = clean_part_add(scores, clean);
+    b.label = err == BP_OK ? score_folder_label(scores, label) : NULL;
+    if (err == BP_OK && !b.label)
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "compare.no_label",
+                    "the scores have no label '%.100s': at %s; make the corpus with --label %.100s",
+                    label, scores->given, label);
+    if (err == BP_OK)
+        err = read_values(&b, clean ? score_folder_label(scores, CLEAN_LABEL) : NULL);
+    n = b.count * (b.count - 1) / 2;
+    if (err == BP_OK) {
+        pairs = bp_alloc("tool.values", n, sizeof *pairs);
+        err = make_pairs(&b, pairs, n);
+    }
+    if (err == BP_OK)
+        print_all(&b, pairs, n);
+    if (err == BP_OK && csv)
+        err = save_csv(&b, pairs, n, csv);
+    for (int64_t k = 0; k < b.count; k++)
+        bp_free(b.values[k].name);
+    bp_free(b.values);
+    bp_free(pairs);
+    return err;
+}

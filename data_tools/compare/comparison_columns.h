@@ -1,0 +1,21 @@
+/* Columns of the tables that `bagpipe-data compare` prints. */
+#ifndef BP_DATA_TOOLS_COMPARISON_COLUMNS_H
+#define BP_DATA_TOOLS_COMPARISON_COLUMNS_H
+
+#include "statistics/inference.h"
+#include "table/scores.h"
+
+/** Columns of a terminal that a text takes: characters, as UTF-8 has them. */
+int text_width(const char *text);
+/** A text, filled up with blanks. */
+void put_name(const char *text, int width);
+/** A number, "-" for NaN. */
+void put_number(int width, int digits, double value);
+/** `format` takes the digits before each end, as "[%.*f, %.*f]"; "-" for NaN. */
+void put_interval(int width, bp_interval interval, int digits, const char *format);
+/** A p-value and the adjusted one: "<0.001", "-". */
+void put_p_value(double p);
+/** "A: runs/scored (model e7a913806162, step 200)" */
+void put_side(const char *name, const score_folder *scores);
+
+#endif
