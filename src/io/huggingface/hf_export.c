@@ -554,6 +554,8 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
         if (err != BP_OK)
             remove_quietly(hidden);
     }
+    if (err == BP_OK && shape.table->headless && !shape.headless)
+        bp_log("left out: the head of words, which a %s has not", shape.table->architecture);
     if (lock >= 0)
         (void)close(lock);
     bp_free(hidden);

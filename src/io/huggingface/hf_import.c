@@ -252,7 +252,7 @@ static bp_err check_nameless(const bp_hf_model *model)
 
 static bp_err find_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
 {
-    bp_err err = try_table(model, false);
+    bp_err err = try_table(model, model->shape.table->headless);
 
     return err == BP_ERR_FORMAT && is_of_base_class(model) ? try_without_head(model, tables) : err;
 }
