@@ -445,5 +445,8 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
         (void)json_object_update(model, members);
         json_decref(members);
     }
+    if (shape->table->trims)
+        (void)json_object_set_new(model, "padding",
+                                  shape->no_pad ? json_null() : json_integer(shape->pad_id));
     return model;
 }
