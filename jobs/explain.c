@@ -19,5 +19,6 @@ const bp_job bp_job_explain = {
     .options = OPTIONS,
     .status = {.results = {"the explanations are in ", "/explain"}},
     .check = bp_explain_check,
+    .warn = bp_explain_warn,
     .work = &bp_explain,
 };

@@ -13,6 +13,7 @@ static const bp_option *const OPTIONS[] = {bp_run_options, bp_nas_options,
 static void warn(const bp_config *config)
 {
     bp_pretrain_warn(config, bp_training_parts);
+    bp_nas_warn(config);
 }
 
 static bp_err run(const bp_job_call *call)

@@ -90,11 +90,27 @@ static size_t domain_of(const char *text, size_t bytes, size_t from, size_t *end
     return good_dot;
 }
 
+static int hex_of(char c)
+{
+    return pii_is_digit(c)                      ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* Does a byte of ASCII that a URL encodes, and that is none of an address, end at s? */
+static bool follows_encoded(const char *text, size_t s, size_t floor)
+{
+    int high = s >= floor + 3 && text[s - 3] == '%' ? hex_of(text[s - 2]) : -1,
+        low = high >= 0 ? hex_of(text[s - 1]) : -1;
+
+    return low >= 0 && high < 8 && !is_local((char)(16 * high + low));
+}
+
 static size_t local_of(const char *text, size_t at, size_t floor)
 {
     size_t s = at;
 
-    while (s > floor && at - s <= LOCAL_MOST) {
+    while (s > floor && at - s <= LOCAL_MOST && !follows_encoded(text, s, floor)) {
         if (is_local(text[s - 1]))
             s--;
         else if (s >= floor + 2 && is_wide(text + s - 2))
@@ -105,6 +121,14 @@ static size_t local_of(const char *text, size_t at, size_t floor)
     while (s < at && pii_is_one_of(text[s], ".%+'-")) /* what is before it, not of it */
         s++;
     return s;
+}
+
+/* Is the address at the beginning of a URL's host itself a user, before the host's '@'? */
+static bool is_user(const char *text, size_t bytes, size_t end)
+{
+    while (end < bytes && (unsigned char)text[end] > ' ' && !pii_is_one_of(text[end], "/?#\"'<>@"))
+        end++;
+    return end < bytes && text[end] == '@';
 }
 
 /* Of a URL with a user, or the place of a repository. */
@@ -119,7 +143,7 @@ static bool is_of_url(const char *text, size_t bytes, size_t start, size_t at, s
            !pii_is_one_of(text[s - 1], "\"'<>()[]{},;|")) {
         s--;
         if (text[s] == '/')
-            return s >= 2 && text[s - 1] == '/' && text[s - 2] == ':';
+            return s >= 2 && text[s - 1] == '/' && text[s - 2] == ':' && !is_user(text, bytes, end);
     }
     if (end + 1 >= bytes || text[end] != ':') /* user@host.org:path/file */
         return false;
@@ -250,7 +274,7 @@ size_t pii_ipv4(const char *text, size_t bytes, size_t at, bool *reserved)
 
 static bool is_hex(char c)
 {
-    return pii_is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return hex_of(c) >= 0;
 }
 
 typedef struct groups {

@@ -1,4 +1,4 @@
-/* Full-width forms, and masks. Called by pii_run.c and pii.c. */
+/* Full-width forms, percent-encoded '@', and masks. Called by pii_run.c and pii.c. */
 #include "pii_mask.h"
 
 #include "pii_numbers.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define WIDE_BYTES 3 /* of U+3000 and U+FF01 to U+FF5E in UTF-8 */
+#define WIDE_BYTES 3 /* of U+3000 and U+FF01 to U+FF5E in UTF-8; and of %40 */
 
 /* ---- full-width forms ---- */
 
@@ -47,6 +47,24 @@ static bool has_neighbour(const char *text, size_t bytes, size_t at)
            is_alphanumeric(narrow(text + at + WIDE_BYTES, bytes - at - WIDE_BYTES));
 }
 
+/* The %40 of a URL at `at`, between what may be the parts of an address. */
+static bool is_encoded(const char *text, size_t bytes, size_t at)
+{
+    return at > 0 && bytes - at > WIDE_BYTES && strncmp(text + at, "%40", WIDE_BYTES) == 0 &&
+           !pii_is_one_of(text[at - 1], "/ \t\n\r") &&
+           (is_alphanumeric(text[at + WIDE_BYTES]) || (unsigned char)text[at + WIDE_BYTES] >= 0x80);
+}
+
+static bool has_encoded(const char *text, size_t bytes)
+{
+    const char *at = text;
+
+    for (; (at = memchr(at, '%', bytes - (size_t)(at - text))); at++)
+        if (is_encoded(text, bytes, (size_t)(at - text)))
+            return true;
+    return false;
+}
+
 static bool has_wide(const char *text, size_t bytes)
 {
     const char *end = text + bytes;
@@ -62,12 +80,12 @@ void pii_fold(pii_folded *out, const char *text, size_t bytes)
     size_t used = 0;
 
     *out = (pii_folded){.text = text, .bytes = bytes};
-    if (!has_wide(text, bytes))
+    if (!has_wide(text, bytes) && !has_encoded(text, bytes))
         return;
     out->folded = bp_alloc("tool.pii", (int64_t)bytes + 1, 1);
     out->at = bp_alloc("tool.pii", (int64_t)bytes + 1, sizeof *out->at);
     for (size_t k = 0; k < bytes;) {
-        char c = narrow(text + k, bytes - k);
+        char c = is_encoded(text, bytes, k) ? '@' : narrow(text + k, bytes - k);
         bool is_folded = c && (counts(c) || has_neighbour(text, bytes, k));
 
         out->at[used] = k;

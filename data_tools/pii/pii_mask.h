@@ -4,8 +4,9 @@
 
 #include "pii_scan.h"
 
-/** A text with its full-width digits, letters and signs (U+FF01 to U+FF5E, U+3000) as ASCII. A sign
- * other than @ is converted only next to a full-width digit or letter. */
+/** A text with its full-width digits, letters and signs (U+FF01 to U+FF5E, U+3000) as ASCII, and
+ * with an '@' for the %40 of a URL between two bytes that an address may have there. A sign other
+ * than @ is converted only next to a full-width digit or letter. */
 typedef struct pii_folded {
     const char *text; /* [bytes]: the text itself if it has none of them */
     size_t bytes;

@@ -12,5 +12,7 @@ extern const bp_work bp_explain;
 
 /** Faults of the configuration that need neither files nor ranks. Local. */
 void bp_explain_check(bp_config *config);
+/** Warnings of keys of methods that explain.methods does not name. Local. */
+void bp_explain_warn(const bp_config *config);
 
 #endif

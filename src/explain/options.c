@@ -1,8 +1,10 @@
 /* explain.*: the keys. */
 #include "explain/explain.h"
 
+#include "base/config/unused.h"
 #include "explain/method.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const bp_option bp_explain_options[] = {
@@ -293,4 +295,53 @@ void bp_explain_check(bp_config *config)
                         "of them: at explain.methods; add gradient, say");
     if (bp_explain_keys_of(config)->separators)
         check_separators(bp_explain_keys_of(config)->separators, config);
+}
+
+/* Keys that only some methods use: these. */
+static const struct {
+    const char *key, *methods;
+} OF_METHODS[] = {{"explain.separators", "attention"},
+                  {"explain.baseline", "integrated"},
+                  {"explain.steps", "integrated,factors"},
+                  {"explain.removal", "surrogate,shapley,faithfulness"},
+                  {"explain.features", "surrogate,shapley"},
+                  {"explain.group", "surrogate,shapley"},
+                  {"explain.samples", "surrogate,shapley"},
+                  {"explain.most_words", "surrogate"},
+                  {"explain.shapley", "shapley"},
+                  {"explain.flips", "counterfactual"},
+                  {"explain.edits", "counterfactual"},
+                  {"explain.beam", "counterfactual"},
+                  {"explain.change", "counterfactual"},
+                  {"explain.sets", "contrast_sets"},
+                  {"explain.layers", "similarity,projection,factors,memories"},
+                  {"explain.words", "similarity"},
+                  {"explain.neighbours", "similarity,projection,sources"},
+                  {"explain.perplexity", "projection"},
+                  {"explain.factors", "factors"},
+                  {"explain.keys", "memories"}};
+enum { KEYS_OF_METHODS = sizeof OF_METHODS / sizeof *OF_METHODS };
+
+/* Is one of the methods of the list `some` in the list `chosen`? */
+static bool has_any(const char *chosen, const char *some)
+{
+    for (const bp_explain_method *const *method = bp_explain_methods; *method; method++)
+        if (bp_explain_position(some, *method) && bp_explain_position(chosen, *method))
+            return true;
+    return false;
+}
+
+void bp_explain_warn(const bp_config *config)
+{
+    const char *chosen = bp_explain_keys_of(config)->methods;
+    bp_unused_key rows[KEYS_OF_METHODS + 1] = {0};
+    char why[KEYS_OF_METHODS][128];
+
+    for (int k = 0; k < KEYS_OF_METHODS; k++) {
+        (void)snprintf(why[k], sizeof why[k], "it is of %s, and explain.methods = %s",
+                       OF_METHODS[k].methods, chosen);
+        rows[k] =
+            (bp_unused_key){OF_METHODS[k].key, !has_any(chosen, OF_METHODS[k].methods), why[k]};
+    }
+    bp_warn_of_unused(config, rows);
 }

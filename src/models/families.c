@@ -52,7 +52,7 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_gemma3_family,      &bp_phi3_family,        &bp_granite_hybrid_family,
     &bp_bamba_family,       &bp_mixtral_family,     &bp_olmoe_family,
     &bp_qwen3_moe_family,   &bp_modernbert_family,  &bp_deberta_family,
-    &bp_cell_family,        &bp_mpnet_family};
+    &bp_cell_family,        &bp_mpnet_family,       &bp_t5_encoder_family};
 
 /* Derived from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

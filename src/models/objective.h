@@ -51,6 +51,7 @@ typedef struct bp_task_frame {
     int64_t begin, middle, end; /* tokens before, between and after texts; -1: none */
     int64_t middles;            /* number of them between two texts */
     int64_t pad;                /* fills the places after the texts */
+    int64_t padding;            /* bp_task_shape.padding */
     bool once;                  /* no second `begin` before a text that already begins with it */
     bool one_segment;           /* the second text has the first one's segment */
 } bp_task_frame;

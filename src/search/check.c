@@ -1,6 +1,7 @@
 /* Faults of a search's keys that need neither files nor ranks. Called by jobs/search.c. */
 #include "search/search.h"
 
+#include "base/config/unused.h"
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "search/limit.h"
@@ -96,6 +97,26 @@ static void check_shared(bp_config *config)
         bp_config_fault(config, "search.init",
                         "model.init begins with the weights of one shape, and shared weights with "
                         "those of all: at model.init; leave it out");
+}
+
+void bp_nas_warn(const bp_config *config)
+{
+    const nas_method *method = nas_method_of(config);
+    bool ranks = method == &nas_ranked, evolves = method == &nas_evolution,
+         finds = method == &nas_differentiable,
+         shares = method->shares || finds || bp_nas_keys_of(config)->shared;
+    const bp_unused_key rows[] = {
+        {"search.ranker", !ranks, "only search.method = ranked has one"},
+        {"search.population", !evolves, "only search.method = evolution has one"},
+        {"search.mutation", !evolves && !ranks, "only search.method = evolution and ranked mutate"},
+        {"search.crossover", !evolves && !ranks, "only search.method = evolution and ranked cross"},
+        {"search.shared", ranks || finds, "only search.method = random and evolution choose"},
+        {"search.shared_steps", !shares, "without search.shared no weights are shared"},
+        {"search.steps", shares, "no trial trains from scratch"},
+        {"search.nodes", !finds, "only search.method = differentiable has them"},
+        {NULL, false, NULL}};
+
+    bp_warn_of_unused(config, rows);
 }
 
 void bp_nas_check(bp_config *config)

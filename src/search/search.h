@@ -9,6 +9,8 @@
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
 void bp_nas_check(bp_config *config);
+/** Warnings of keys that search.method does not use. Local. */
+void bp_nas_warn(const bp_config *config);
 
 /** Print the number and cost of trainings, and memory and time of the largest of them. Collective
  * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of

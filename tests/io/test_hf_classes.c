@@ -19,7 +19,8 @@
     "ForQuestionAnswering! ForMultipleChoice! DoubleHeadsModel! RewardModel! ForMaskedLM! "
 #define WRITES                                                                                     \
     "ForConditionalGeneration Model ForSequenceClassification=classes ForQuestionAnswering=spans "
-#define NO_WRITING "EncoderModel! ForTokenClassification! ForMaskedLM! ForCausalLM! "
+#define NO_WRITING NO_OTHER "EncoderModel! ForTokenClassification! "
+#define NO_OTHER   "ForMaskedLM! ForCausalLM! "
 
 /* Ends of classes' names with what they are read as: a language model where nothing is said, "!" is
  * refused. A class that begins with '+' is the whole name. */
@@ -63,8 +64,10 @@ static const struct {
     {"qwen3_moe", "Qwen3Moe", SCORED "ForTokenClassification=tags " NO_DECODER},
     {"mamba2", "Mamba2", "ForCausalLM Model ForSequenceClassification! " NO_DECODER},
     {"bart", "Bart", WRITES NO_WRITING},
-    {"t5", "T5", WRITES "+T5WithLMHeadModel " NO_WRITING},
-    {"mt5", "MT5", WRITES NO_WRITING},
+    {"t5", "T5",
+     WRITES
+     "+T5WithLMHeadModel EncoderModel ForTokenClassification=tags ForMultipleChoice! " NO_OTHER},
+    {"mt5", "MT5", WRITES "EncoderModel ForTokenClassification=tags " NO_OTHER},
     {"marian", "Marian", "MTModel Model ForSequenceClassification! " NO_WRITING},
     {"mbart", "MBart", WRITES NO_WRITING},
     {"m2m_100", "M2M100", "ForConditionalGeneration Model ForSequenceClassification! " NO_WRITING},

@@ -326,6 +326,13 @@ class Families(Explained):
         for key, value, word in (("layers", [], "[json.wrong_type]"), ("context", 0, "[model.bad_size]"), ("layers", 2**31, "[model.bad_size]")):
             bagpipe_test.edit_manifest(damaged, lambda manifest, key=key, value=value: manifest["state"]["model"].update({"layers": 1, "context": 24, key: value}))
             self.assert_error(self.explain("bad", 0, f"explain.model={damaged}", keys[1]), 65, word)
+        check = [bagpipe_test.program("bagpipe"), "check", "explain", "run.dir=x", *keys]
+        for methods, unused, used in (("gradient", "explain.steps=7", "explain.examples=3"), ("factors", "explain.flips=3", "explain.steps=7"),
+                                      ("attention,shapley", "explain.baseline=zero", "explain.samples=30"), ("lens", "explain.layers=1", "explain.choose=random"),
+                                      ("sources", "explain.perplexity=5", "explain.neighbours=3"), ("saliency", "explain.sets=a", "explain.context=8")):
+            result = bagpipe_test.run([*check, "explain.methods=" + methods, unused, used])
+            self.assertEqual((result.status, len(result.lines("warning"))), (0, 1), str(result))
+            self.assert_warning(result, "[config.unused_key]", unused.replace("=", " = "), methods)
         self.assert_warning(self.explained("cut", 0, *keys, "explain.context=5"), "[explain.cut_documents]", "3 of 3")
         self.assert_warning(self.explained("coarse", 0, *keys, "explain.methods=integrated", "explain.baseline=zero", "explain.steps=1"), "[explain.incomplete]")
 

@@ -18,7 +18,7 @@ EXPERTS = ["model.experts=4", "model.experts_chosen=2", "model.experts_balance=0
 FAMILIES = {
     "gpt": [], "llama": [], "mistral": ["model.window=5"], "gpt_neox": [], "mamba2": [], "qwen3": [], "olmo2": [], "gemma2": [], "smollm3": [], "granite": [], "opt": [], "gptj": [], "bloom": [], "openai_gpt": [],
     "gemma3": [], "phi3": [], "granite_hybrid": ["model.attention_layers=2"], "bamba": ["model.attention_layers=1"], "mixtral": EXPERTS, "olmoe": [*EXPERTS, "model.clip=1.5"],
-    "qwen3_moe": [*EXPERTS, "model.experts_dense=1", "model.experts_inner=12"], "bert": [], "roberta": [], "distilbert": [], "modernbert": ["model.window=6"], "mpnet": [], "deberta": ["model.buckets=6"], "one_segment": ["model.segments=1"], "electra": [],
+    "qwen3_moe": [*EXPERTS, "model.experts_dense=1", "model.experts_inner=12"], "bert": [], "roberta": [], "distilbert": [], "modernbert": ["model.window=6"], "mpnet": [], "t5_encoder": [], "deberta": ["model.buckets=6"], "one_segment": ["model.segments=1"], "electra": [],
     "transformer": ["model.encoder_layers=1"], "bart": ["model.encoder_layers=1"], "t5": ["model.encoder_layers=1"],
     "mbart": ["model.encoder_layers=1"]}
 SHAPES = ("gpt", "mamba2", "qwen3_moe", "one_segment", "deberta", "electra", "bart", "t5")  # one of each shape

@@ -239,6 +239,20 @@ class Search(JobTest):
 
     # ---- what is refused ----
 
+    def test_keys_that_the_method_does_not_use_are_said(self):
+        """On the command line and in a file, but not where they have their defaults, as in config.ini."""
+        check = [program("bagpipe"), "check", "search", self.at("small.ini"), "run.dir=x", SPACE]
+        for method, unused, used in (("random", "search.ranker=boosted", "search.steps=3"), ("random", "search.mutation=0.5", "search.shared=yes"),
+                                     ("random", "search.shared_steps=9", "search.trials=9"), ("evolution", "search.ranker=boosted", "search.population=4"),
+                                     ("ranked", "search.population=4", "search.ranker=boosted"), ("ranked", "search.steps=3", "search.shared_steps=9"),
+                                     ("ranked", "search.nodes=3", "search.crossover=0.1")):
+            with self.subTest(method, unused=unused):
+                result = run([*check, f"search.method={method}", unused, used])
+                self.assertEqual((result.status, len(result.lines("warning"))), (0, 1), str(result))
+                self.assert_warning(result, "[config.unused_key]", unused.replace("=", " = "))
+        result = run([*check, "search.ranker=linear", "search.population=8", "search.nodes=8"])
+        self.assertEqual((result.status, result.lines("warning")), (0, []), str(result))
+
     def test_bad_configurations_are_refused(self):
         for keys, identifier, words in (
                 (("search.space=model.foo=1,2",), "[search.bad_key]", ("model.foo",)),

@@ -118,10 +118,41 @@ class Classes(FolderTest):
                         self.check_sequence(name, begun, lambda ids: decoders_numpy.states(config, tensors, ids)[-1] @ tensors["score.weight"].T.astype(float))
                     self.check_back(name, config, tensors)
 
+    def test_a_text_is_read_up_to_its_last_token_that_is_no_padding(self):
+        """Whatever the token is: a word, an unknown one, the end that the tokenizer writes; of a text of nothing else the first place is read. pad_token_id null is no token, an olmo2's is 1
+        where it is absent."""
+        texts = [["w1", "w3", "w3"], ["w3", "w3"], ["w2", "none", "none"], ["w4", "w3", "w5"], ["w7"]]
+        self.write("ends.txt", "".join(" ".join(text) + "\n" for text in texts))
+        ended = read_json(self.at("framed.json"))
+        for template in ("single", "pair"):
+            ended["post_processor"][template] = [piece for piece in ended["post_processor"][template] if piece.get("SpecialToken", {}).get("id") != "[CLS]"]
+        self.write("ended.json", json.dumps(ended))
+        for tokenizer in ("bare", "ended"):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer + ".json"), "--format", "lines", "--out", self.at(f"ends-{tokenizer}.h5"), self.at("ends.txt")])
+        for kind, stem, tokenizer, keys, pad in (("llama", "Llama", "bare", {"pad_token_id": 8}, 8), ("llama", "Llama", "bare", {"pad_token_id": None}, None), ("llama", "Llama", "bare", {}, None),
+                                                 ("llama", "Llama", "ended", {"pad_token_id": 3}, 3), ("llama", "Llama", "ended", {}, None), ("olmo2", "Olmo2", "bare", {}, 1), ("olmo2", "Olmo2", "bare", {"pad_token_id": None}, None)):
+            with self.subTest(kind, tokenizer=tokenizer, **keys):
+                config = {"model_type": kind, "architectures": [stem + SEQUENCE], **COMMON, **OF.get(kind, {}), "vocab_size": WORDS + 5, "max_position_embeddings": CONTEXT,
+                          "id2label": {str(n): one for n, one in enumerate(CLASSES)}, "label2id": {one: n for n, one in enumerate(CLASSES)}, **keys}
+                draw = numpy.random.default_rng(4)
+                tensors = {name: draw.normal(len(shape) == 1, 0.5, shape).astype("f4") for name, shape in decoders_numpy.names_and_shapes(config) if name != "lm_head.weight"}
+                tensors["score.weight"] = draw.normal(0, 0.5, (len(CLASSES), config["hidden_size"])).astype("f4")
+                name, expected = f"ends-{kind}-{tokenizer}-{keys.get('pad_token_id', 'absent')}", []
+                self.imported(name, config, tensors, tokenizer)
+                for text in texts:
+                    ids = [5 + int(word[1:]) if word != "none" else 1 for word in text]
+                    ids = [*ids, 3] if tokenizer == "ended" else ids
+                    last = max([t for t, token in enumerate(ids) if token != pad], default=0)
+                    expected.append(decoders_numpy.states(config, tensors, ids)[last] @ tensors["score.weight"].T.astype(float))
+                rows = self.predictions(name, f"ends-{tokenizer}")
+                numpy.testing.assert_allclose([[float(row["p_" + one]) for one in CLASSES] for row in rows], softmax(numpy.array(expected)), atol=1e-5)
+                self.check_back(name, config, tensors)
+                self.assertEqual(read_json(self.at(name + "-out"), "config.json")["pad_token_id"], pad)
+
     def test_a_classifier_is_tuned_further_and_exported(self):
         """Alone and on tensor ranks it reads the same texts, and goes back as the class that it was."""
         config = {"model_type": "llama", "architectures": ["LlamaForSequenceClassification"], **COMMON, "vocab_size": WORDS + 5, "max_position_embeddings": CONTEXT,
-                  "id2label": {str(n): one for n, one in enumerate(CLASSES)}, "label2id": {one: n for n, one in enumerate(CLASSES)}}
+                  "pad_token_id": 5 + int(self.texts[1][-1][1:]), "id2label": {str(n): one for n, one in enumerate(CLASSES)}, "label2id": {one: n for n, one in enumerate(CLASSES)}}
         draw = numpy.random.default_rng(3)
         tensors = {name: draw.normal(len(shape) == 1, 0.2, shape).astype("f4") for name, shape in decoders_numpy.names_and_shapes(config) if name != "lm_head.weight"}
         tensors["score.weight"] = draw.normal(0, 0.5, (3, config["hidden_size"])).astype("f4")
@@ -140,10 +171,12 @@ class Classes(FolderTest):
                                        "task.kind=classes", "task.label=is", f"corpus.train={self.at('labelled.h5')}", "train.steps=3", "train.batch=4", key,
                                        *(["task.pool=mean"] if word == "task.pool" else [])])
             self.assert_error(result, 65, "[task.other_task]", word)
-        logits = numpy.array([decoders_numpy.states(config, tensors, self.ids(True, text))[-1] @ tensors["score.weight"].T.astype(float) for text in self.texts])
+        logits = numpy.array([decoders_numpy.states(config, tensors, self.ids(True, text))[-1 - (self.texts[1][-1] == text[-1])] @ tensors["score.weight"].T.astype(float)
+                              for text in self.texts])
         self.assertAlmostEqual(losses[0][0], -numpy.log(softmax(logits)[numpy.arange(4), numpy.arange(4) % 3]).mean(), delta=1e-4)
         self.must(["bagpipe-data", "export", self.at("alone"), "--out", self.at("alone-out")])
-        self.assertEqual(read_json(self.at("alone-out"), "config.json")["architectures"], config["architectures"])
+        for key in ("architectures", "pad_token_id"):
+            self.assertEqual(read_json(self.at("alone-out"), "config.json")[key], config[key])
         self.assertEqual(set(read_tensors(os.path.join(self.at("alone-out"), "model.safetensors"))), set(tensors))
 
     def test_a_head_without_a_class_is_refused(self):

@@ -375,6 +375,7 @@ static void those_of_heads_of_tasks_are(void **state)
         {{"distilbert", 8, 20}, 10, BP_POOL_FIRST, 0, NO_DISTANCES},
         {{"modernbert", 3, 15}, 10, BP_POOL_MEAN, 6, NO_DISTANCES},
         {{"mpnet", 8, 20}, 10, BP_POOL_FIRST, 0, NO_DISTANCES},
+        {{"t5_encoder", 7, 20}, 10, BP_POOL_MEAN, 0, NO_DISTANCES},
         {{"llama", 8, 15}, 10, BP_POOL_LAST, 0, NO_DISTANCES, .unbiased = true},
         {{"deberta", 8, 15}, 10, BP_POOL_FIRST, 0, IN_BUCKETS},
         {{"deberta", 8, 15}, 10, BP_POOL_FIRST, 0, EACH_DISTANCE},

@@ -24,6 +24,7 @@
 #include "models/mixtral/mixtral.h"
 #include "models/modernbert/modernbert.h"
 #include "models/mpnet/mpnet.h"
+#include "models/seq2seq/seq2seq.h"
 #include "models/olmo2/olmo2.h"
 #include "models/olmoe/olmoe.h"
 #include "models/open.h"
@@ -66,7 +67,8 @@ static bp_model_shape random_shape(int tensor_ranks, int stages)
         &bp_mixtral_family,   &bp_olmoe_family,
         &bp_qwen3_moe_family, &bp_granite_hybrid_family,
         &bp_bamba_family,     &bp_modernbert_family,
-        &bp_deberta_family,   &bp_mpnet_family};
+        &bp_deberta_family,   &bp_mpnet_family,
+        &bp_t5_encoder_family};
     int64_t heads = tensor_ranks * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],

@@ -1,8 +1,9 @@
 """Encoder-decoders of Hugging Face's folders in shapes that published models may have: log p(target | source) and the outcomes of BART's and T5's heads are
-those of numpy's float64, and folders come back to the byte. seq2seq_numpy.py and t5_numpy.py give what the references have, where ../shared is."""
+those of numpy's float64, and folders come back to the byte. So are vectors and tags of T5's encoders alone. seq2seq_numpy.py and t5_numpy.py give what the references have, where ../shared is."""
 import csv
 import json
 import os
+import shutil
 
 import bagpipe_test
 from bagpipe_test import FolderTest, read_json
@@ -28,6 +29,8 @@ OF = {"Bart": ("bart", BART), "MBart": ("mbart", dict(BART, scale_embedding=True
       "M2M100": ("m2m_100", dict(BART, activation_function="relu", scale_embedding=True)), "T5": ("t5", T5S), "MT5": ("mt5", T5S)}
 LABELS = {"0": "no", "1": "perhaps", "2": "yes"}
 WRITES, CLASSIFIES, ANSWERS = "ForConditionalGeneration", "ForSequenceClassification", "ForQuestionAnswering"
+ENCODES, TAGS = "EncoderModel", "ForTokenClassification"
+MESHES = ((0, ()), (2, ("mesh.data=2",)), (2, ("mesh.tensor=2",)), (2, ("mesh.pipeline=2",)))
 SHAPES = (
     ("Bart", WRITES, {"encoder_layers": 1, "decoder_layers": 3, "encoder_attention_heads": 3, "encoder_ffn_dim": 7}),
     ("Bart", CLASSIFIES, {"id2label": LABELS, "d_model": 20, "encoder_attention_heads": 5, "decoder_layers": 1}),
@@ -45,6 +48,11 @@ SHAPES = (
     ("T5", WRITES, {"feed_forward_proj": "relu", "d_model": 21, "num_heads": 1, "d_kv": 7}),
     ("T5", CLASSIFIES, {"id2label": LABELS, "num_heads": 3, "d_kv": 5}),
     ("MT5", WRITES, {"num_heads": 3, "d_kv": 16, "num_layers": 3, "num_decoder_layers": 2}),
+    ("T5", ENCODES, {}),
+    ("T5", ENCODES, {"feed_forward_proj": "relu", "d_kv": 10, "num_heads": 2, "num_layers": 3, "d_ff": 10, "relative_attention_num_buckets": 4, "relative_attention_max_distance": 20}),
+    ("MT5", ENCODES, {"num_heads": 2, "d_kv": 16, "num_layers": 2, "tie_word_embeddings": True}),
+    ("T5", TAGS, {"id2label": LABELS}),
+    ("MT5", TAGS, {"id2label": LABELS, "num_layers": 1, "num_heads": 3}),
 )
 
 
@@ -53,6 +61,9 @@ def config_of(name, head, keys):
     config = {"model_type": kind, "architectures": [name + head], **sizes, **keys}
     if "encoder_ffn_dim" in config:
         config.update(decoder_ffn_dim=config["encoder_ffn_dim"], decoder_attention_heads=config["encoder_attention_heads"])
+    if head in (ENCODES, TAGS):
+        del config["num_decoder_layers"], config["decoder_start_token_id"]
+        config["is_encoder_decoder"] = False
     if "id2label" in keys:
         config["label2id"] = {name: int(k) for k, name in keys["id2label"].items()}
     return config
@@ -61,7 +72,7 @@ def config_of(name, head, keys):
 def t5_names(config):
     C, inner, keys, before = config["d_model"], config["d_ff"], config["num_heads"] * config["d_kv"], "transformer." * ("id2label" in config)
     yield before + "shared.weight", (config["vocab_size"], C)
-    for stack, layers in (("encoder", config["num_layers"]), ("decoder", config["num_decoder_layers"])):
+    for stack, layers in (("encoder", config["num_layers"]), ("decoder", config.get("num_decoder_layers", 0)))[:1 + ("num_decoder_layers" in config)]:
         for k in range(layers):
             at, parts = f"{before}{stack}.block.{k}.layer.", ["SelfAttention", "EncDecAttention"][:1 + (stack == "decoder")]
             for n, part in enumerate(parts):
@@ -73,10 +84,12 @@ def t5_names(config):
             yield from ((f"{last}DenseReluDense.{name}.weight", (inner, C)) for name in (["wi"] if config["feed_forward_proj"] == "relu" else ["wi_0", "wi_1"]))
             yield from ((last + "DenseReluDense.wo.weight", (C, inner)), (last + "layer_norm.weight", (C,)))
         yield f"{before}{stack}.final_layer_norm.weight", (C,)
-    if before:
+    if config["architectures"][0].endswith(TAGS):
+        yield from (("classifier.weight", (len(config["id2label"]), C)), ("classifier.bias", (len(config["id2label"]),)))
+    elif before:
         yield from (("classification_head.dense.weight", (C, C)), ("classification_head.dense.bias", (C,)), ("classification_head.out_proj.weight", (len(config["id2label"]), C)),
                     ("classification_head.out_proj.bias", (len(config["id2label"]),)))
-    elif not config["tie_word_embeddings"]:
+    elif "num_decoder_layers" in config and not config["tie_word_embeddings"]:
         yield "lm_head.weight", (config["vocab_size"], C)
 
 
@@ -109,17 +122,19 @@ class Shapes(FolderTest):
             cls.write(name + ".json", json.dumps(tokenizer))
             cls.write("source.txt", "".join(" ".join(a) + "\n" for a, _ in cls.pairs))
             cls.write("target.txt", "".join(" ".join(b) + "\n" for _, b in cls.pairs))
+            cls.write("tags.conll", "\n".join("".join(word + "\n" for word in a) for a, _ in cls.pairs))
             cls.write("both.tsv", "a\tb\n" + "".join(" ".join(a) + "\t" + " ".join(b) + "\n" for a, b in cls.pairs))
             cls.write("questions.json", json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [
                 {"context": " ".join(b), "qas": [{"id": str(k), "question": " ".join(a)}]} for k, (a, b) in enumerate(cls.pairs)]}]}))
             for corpus, *keys in (("pairs", "--format", "pairs", cls.at("source.txt"), cls.at("target.txt")), ("both", "--format", "tsv", "--fields", "a,b", cls.at("both.tsv")),
-                                  ("questions", "--format", "squad", cls.at("questions.json"))):
+                                  ("questions", "--format", "squad", cls.at("questions.json")), ("tags", "--format", "conll", "--no-tags", cls.at("tags.conll")),
+                                  ("texts", "--format", "lines", cls.at("source.txt"))):
                 cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(name + ".json"), "--out", cls.at(f"{corpus}-{name}.h5"), *keys])
         cls.write("score.ini", "[math]\nprecision = f32\nthreads = 1\n")
 
-    def scored(self, name, config, corpus, *keys):
+    def scored(self, name, config, corpus, *keys, ranks=0):
         tokenizer = "bart" if config["model_type"] == "bart" else "plain"
-        self.must(["bagpipe", "score", self.at("score.ini"), f"score.model={self.at(name)}", f"score.corpus={self.at(f'{corpus}-{tokenizer}.h5')}", f"run.dir={self.at(name + '.run')}", *keys])
+        self.must(["bagpipe", "score", self.at("score.ini"), f"score.model={self.at(name)}", f"score.corpus={self.at(f'{corpus}-{tokenizer}.h5')}", f"run.dir={self.at(name + '.run')}", *keys], ranks)
         return os.path.join(self.at(name + ".run"), "score")
 
     def ids(self, words):
@@ -175,11 +190,36 @@ class Shapes(FolderTest):
             self.assertEqual(row["prediction"], " ".join(b[best[1] - first:best[2] - first + 1]))
             self.assertAlmostEqual(float(row["probability"]), best[0], delta=5e-6)
 
+    def states(self, config, tensors, words):
+        return T5(config, {name.removeprefix("transformer."): values for name, values in tensors.items()}).stack("encoder", self.ids(words) + [END])
+
+    def check_states(self, name, config, tensors):
+        """On every mesh, with mesh.data the same bytes."""
+        expected, files = [self.states(config, tensors, a).mean(0) for a, _ in self.pairs], []
+        for ranks, mesh in MESHES:
+            file = os.path.join(self.scored(name, config, "texts", "score.vectors=mean", *mesh, ranks=ranks), "vectors.h5")
+            with h5py.File(file) as vectors:
+                numpy.testing.assert_allclose(vectors["vector"][:], expected, atol=3e-5)
+            with open(file, "rb") as same:
+                files.append(same.read())
+            shutil.rmtree(self.at(name + ".run"))
+        self.assertEqual(files[0], files[1])
+
+    def check_tags(self, name, config, tensors):
+        with open(os.path.join(self.scored(name, config, "tags"), "predictions.csv"), encoding="utf-8") as file:
+            rows = iter(csv.DictReader(file))
+            for a, _ in self.pairs:
+                logits = self.states(config, tensors, a)[:-1] @ tensors["classifier.weight"].T + tensors["classifier.bias"]
+                p = numpy.exp(logits - logits.max(1, keepdims=True))
+                for row, one in zip([next(rows) for _ in a], p / p.sum(1, keepdims=True)):
+                    self.assertEqual(row["prediction"], LABELS[str(one.argmax())])
+                    self.assertAlmostEqual(float(row["probability"]), one.max(), delta=5e-6)
+
     def check(self, name, config, tensors):
         encoders.write_folder(self.at(name + "-folder"), {key: value for key, value in config.items() if value is not None}, tensors)
         tokenizer = "bart" if config["model_type"] == "bart" else "plain"
         self.must(["bagpipe-data", "import", self.at(name + "-folder"), "--tokenizer", self.at(tokenizer + ".json"), "--out", self.at(name)])
-        {CLASSIFIES[3:]: self.check_classes, ANSWERS[3:]: self.check_answers}.get(seq2seq_numpy.head_of(config), self.check_text)(name, config, tensors)
+        {CLASSIFIES[3:]: self.check_classes, ANSWERS[3:]: self.check_answers, TAGS[3:]: self.check_tags, **({"": self.check_states} if config["architectures"][0].endswith(ENCODES) else {})}.get(seq2seq_numpy.head_of(config), self.check_text)(name, config, tensors)
         self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(name + "-out")])
         written, back = read_json(self.at(name + "-out"), "config.json"), encoders.read_tensors(self.at(name + "-out"))
         self.assertEqual((written["model_type"], written["architectures"]), (config["model_type"], config["architectures"]))
@@ -195,6 +235,50 @@ class Shapes(FolderTest):
             with self.subTest(name + head, **keys):
                 config = config_of(name, head, keys)
                 self.check(f"shape-{k}", config, weights(config))
+
+    def test_an_encoder_of_a_whole_model_or_of_sentence_transformers(self):
+        """A file with a decoder too, whose tensors are left out; one without a class; one that names the table otherwise, with modules.json, of which a Dense layer is refused."""
+        config, whole = config_of("T5", ENCODES, {}), config_of("T5", WRITES, {})
+        tensors = weights(whole)
+        encoder = {name: values for name, values in tensors.items() if name == "shared.weight" or name.startswith("encoder.")}
+        expected = numpy.array([self.states(config, tensors, a).mean(0) for a, _ in self.pairs])
+        nameless = {key: value for key, value in whole.items() if key != "architectures"}
+        sentences = {name.replace("shared", "encoder.embed_tokens"): values for name, values in encoder.items()}
+        modules = [{"idx": k, "name": str(k), "path": path, "type": "sentence_transformers.models." + name} for k, (name, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))]
+        for name, keys, values in (("whole", {**whole, "architectures": ["T5EncoderModel"]}, tensors), ("nameless", nameless, encoder), ("sentences", config, sentences)):
+            with self.subTest(name):
+                encoders.write_folder(self.at(name + "-folder"), keys, values)
+                if name == "sentences":
+                    os.mkdir(self.at("sentences-folder/1_Pooling"))
+                    self.write("sentences-folder/1_Pooling/config.json", json.dumps({"pooling_mode_mean_tokens": True}))
+                    self.write("sentences-folder/modules.json", json.dumps(modules))
+                    expected /= numpy.linalg.norm(expected, axis=1, keepdims=True)
+                said = str(self.must(["bagpipe-data", "import", self.at(name + "-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at(name)]))
+                self.assertIn(f"{len(tensors) - len(encoder) if name == 'whole' else 0} unknown tensors", said)
+                keys = ["score.vectors=mean"] if name != "sentences" else []
+                with h5py.File(os.path.join(self.scored(name, config, "texts", *keys), "vectors.h5")) as file:
+                    numpy.testing.assert_allclose(file["vector"][:], expected, atol=3e-5)
+                self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(name + "-out")])
+                back = encoders.read_tensors(self.at(name + "-out"))
+                self.assertEqual((set(back), read_json(self.at(name + "-out"), "config.json")["architectures"]), (set(encoder), ["T5EncoderModel"]))
+                for tensor, value in encoder.items():
+                    numpy.testing.assert_array_equal(back[tensor], value, tensor)
+        self.write("sentences-folder/modules.json", json.dumps([*modules, {**modules[2], "type": "sentence_transformers.models.Dense"}]))
+        self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "import", self.at("sentences-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at("dense")]), 65,
+                          "[import.other_module]", "models.Dense")
+        self.assertFalse(os.path.exists(self.at("dense")))
+        self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"score.model={self.at('whole')}", f"score.corpus={self.at('texts-plain.h5')}",
+                                            f"run.dir={self.at('headless')}"]), 65, "[tensor.no_head]")
+
+    def test_an_encoder_trained_on_masked_words_is_exported_without_their_head(self):
+        self.write("masked.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [f"w{k}" for k in range(WORDS)]) + "\n")
+        self.must(["bagpipe-data", "tokenizer", "--vocab", self.at("masked.txt"), "--out", self.at("masked.json")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("masked.json"), "--format", "lines", "--out", self.at("masked.h5"), self.at("source.txt")])
+        self.must(["bagpipe", "pretrain", self.at("score.ini"), f"run.dir={self.at('masked')}", "model.kind=t5_encoder", f"corpus.train={self.at('masked.h5')}", "model.width=8",
+                   "model.heads=2", "model.layers=1", "model.context=16", "train.steps=2", "train.batch=2"])
+        self.assertIn("left out: the head of words", str(self.must(["bagpipe-data", "export", self.at("masked"), "--out", self.at("masked-out")])))
+        tensors, config = encoders.read_tensors(self.at("masked-out")), read_json(self.at("masked-out"), "config.json")
+        self.assertEqual((set(tensors), config["architectures"]), ({name for name, _ in t5_names(config)}, ["T5EncoderModel"]))
 
     def test_padding_of_a_trained_marian_is_what_targets_begin_with(self):
         """The end of a text, where no start token is given: there is no id below 0."""

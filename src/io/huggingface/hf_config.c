@@ -447,6 +447,19 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
+/* No token is below 0, as one of no padding is. */
+static void read_pad(bp_hf_shape *out, const json_t *config)
+{
+    const json_t *pad = json_object_get(config, "pad_token_id");
+    const char *absent = out->table->pad;
+
+    if (!pad && absent)
+        out->pad_id = strtoll(absent, NULL, 10);
+    else if (json_is_integer(pad) && json_integer_value(pad) >= 0)
+        out->pad_id = json_integer_value(pad);
+    out->no_pad = out->pad_id < 0;
+}
+
 static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                           const char *path)
 {
@@ -478,6 +491,8 @@ static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *c
     if (err == BP_OK && json_is_integer(eos) && json_integer_value(eos) >= 0 &&
         json_integer_value(eos) < bp_hf_size_of(out, "vocab_size"))
         out->eos_id = json_integer_value(eos);
+    if (err == BP_OK && out->table->trims)
+        read_pad(out, config);
     return bp_err_advise(err, "export the model again");
 }
 

@@ -100,7 +100,9 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     (void)json_object_set_new(
         config, "architectures",
         json_pack("[s]", shape->headless ? hf_base_class(base, table) : table->architecture));
-    if (shape->pad_id >= 0)
+    if (shape->no_pad)
+        (void)json_object_set_new(config, "pad_token_id", json_null());
+    else if (shape->pad_id >= 0)
         (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));
     for (int k = 0; table->sizes[k].ours; k++) {
         if (table->sizes[k].theirs)

@@ -173,7 +173,8 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     const json_t *eod = json_object_get(state, "eod_id"),
                  *pad = json_object_get(json_object_get(state, "roles"), "pad"),
                  *bos = json_object_get(json_object_get(state, "roles"), "bos"),
-                 *ends = json_object_get(state, "end_ids");
+                 *ends = json_object_get(state, "end_ids"),
+                 *trimmed = json_object_get(model, "padding");
     bool known = false, has = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
@@ -197,7 +198,9 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     out->bos_id = json_is_integer(bos) ? json_integer_value(bos) : -1;
     out->end_ids = json_is_array(ends) ? ends : NULL;
     out->forced = json_object_get(state, "forced");
+    pad = trimmed ? trimmed : pad;
     out->pad_id = json_is_integer(pad) ? json_integer_value(pad) : -1;
+    out->no_pad = json_is_null(trimmed);
     out->headless = json_is_true(json_object_get(state, "headless"));
     return err;
 }
@@ -554,6 +557,8 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
         if (err != BP_OK)
             remove_quietly(hidden);
     }
+    if (err == BP_OK && shape.table->headless && !shape.headless)
+        bp_log("left out: the head of words, which a %s has not", shape.table->architecture);
     if (lock >= 0)
         (void)close(lock);
     bp_free(hidden);

@@ -252,7 +252,7 @@ static bp_err check_nameless(const bp_hf_model *model)
 
 static bp_err find_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
 {
-    bp_err err = try_table(model, false);
+    bp_err err = try_table(model, model->shape.table->headless);
 
     return err == BP_ERR_FORMAT && is_of_base_class(model) ? try_without_head(model, tables) : err;
 }
@@ -445,5 +445,8 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
         (void)json_object_update(model, members);
         json_decref(members);
     }
+    if (shape->table->trims)
+        (void)json_object_set_new(model, "padding",
+                                  shape->no_pad ? json_null() : json_integer(shape->pad_id));
     return model;
 }

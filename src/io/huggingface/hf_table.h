@@ -170,6 +170,9 @@ typedef struct bp_hf_table {
     bool scores;      /* of a causal stack with a stem: a class has the head of a text, "score" */
     const char *tags; /* and the name of a class with the head of tokens; NULL if there is none */
     bool unbiased;    /* the head of a task has no bias */
+    bool headless;    /* of a class without a head */
+    bool trims;       /* of a class that reads a text's last token that is not pad_token_id, */
+    const char *pad;  /* which is this one where config.json has no such key; NULL: none */
 } bp_hf_table;
 
 /** The sizes of one model. */
@@ -180,7 +183,8 @@ typedef struct bp_hf_shape {
     int64_t eos_id;                        /* eos_token_id of config.json; -1 if none */
     int64_t bos_id;                        /* of export: bos_token_id; -1: eos_id */
     const json_t *end_ids;                 /* for export: a list for eos_token_id; NULL: eos_id */
-    int64_t pad_id;                        /* of export: pad_token_id; -1 if unknown */
+    int64_t pad_id;       /* pad_token_id: of export, and of a table that `trims`; -1 if unknown */
+    bool no_pad;          /* pad_token_id is null */
     const json_t *forced; /* of export: members of config.json, borrowed; NULL if none */
     bool headless;        /* a base class, without the tensors in `bare` */
     json_t *labels;       /* names of classes; NULL: none, or they are numbers */

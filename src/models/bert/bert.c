@@ -87,7 +87,7 @@ static const bp_option ROBERTA_KEYS[] = {
              "2 if not given"},
     {0}};
 
-static void fill_without_pooler(bp_model_shape *shape)
+void bp_masked_fill_defaults(bp_model_shape *shape)
 {
     bp_stack_fill_defaults(shape);
     bp_bert_sizes_in(shape)->no_pooler = 1;
@@ -102,7 +102,7 @@ void bp_masked_check_context(const bp_model_shape *shape, bp_config *config)
                         (long long)shape->context, BP_MASKED_CONTEXT);
 }
 
-static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
+void bp_masked_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     bp_stack_check(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
@@ -313,15 +313,15 @@ static const bp_block_list BLOCK_LIST = {.count = blocks,
 #define FAMILY(kind, of, sizes_of, keys_of, fills, tables)                                         \
     {                                                                                              \
         .name = kind, .stack = of, .sizes = sizes_of, .keys = keys_of, .fill_defaults = fills,     \
-        .check = check, .check_read = bp_stack_check_read, .facts = facts, .blocks = &BLOCK_LIST,  \
-        .objective = &bp_objective_masked, .has_pairs_head = bp_bert_has_pooler,                   \
-        .huggingface = tables, .key_block = key_block                                              \
+        .check = bp_masked_check, .check_read = bp_stack_check_read, .facts = facts,               \
+        .blocks = &BLOCK_LIST, .objective = &bp_objective_masked,                                  \
+        .has_pairs_head = bp_bert_has_pooler, .huggingface = tables, .key_block = key_block        \
     }
 
 const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS,
                                               bp_stack_fill_defaults, bp_bert_huggingface),
                       bp_roberta_family = FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, ROBERTA_KEYS,
-                                                 fill_without_pooler, bp_roberta_huggingface),
+                                                 bp_masked_fill_defaults, bp_roberta_huggingface),
                       bp_distilbert_family =
                           FAMILY("distilbert", &DISTILBERT, DISTILBERT_SIZES, DISTILBERT_KEYS,
-                                 fill_without_pooler, bp_distilbert_huggingface);
+                                 bp_masked_fill_defaults, bp_distilbert_huggingface);

@@ -27,6 +27,10 @@ static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
 
 /** A fault if the context is too short for a masked word. Local. */
 void bp_masked_check_context(const bp_model_shape *shape, bp_config *config);
+/** Members of bp_model_family for a stack that predicts masked words and has no pooler of its own.
+ */
+void bp_masked_fill_defaults(bp_model_shape *shape);
+void bp_masked_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 /** An example of masked words, in the first stream and the first term: bp_example_maker.make. */
 void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                     bp_example *out);

@@ -27,6 +27,7 @@ static const bp_hf_table GEMMA2 = {BP_STACK_HF_TABLE("gemma2", "gemma2", "Gemma2
                                    .harmless = HARMLESS,
                                    .stem = "Gemma2",
                                    .scores = true,
+                                   .pad = "0",
                                    .tags = "score"};
 
 const bp_hf_table *const bp_gemma2_huggingface[] = {&GEMMA2, NULL};

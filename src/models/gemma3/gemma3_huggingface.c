@@ -36,6 +36,7 @@ static const bp_hf_table GEMMA3 = {BP_STACK_HF_TABLE("gemma3", "gemma3_text", "G
                                    .rows = ROWS,
                                    .harmless = HARMLESS,
                                    .stem = "Gemma3Text",
-                                   .scores = true};
+                                   .scores = true,
+                                   .pad = "0"};
 
 const bp_hf_table *const bp_gemma3_huggingface[] = {&GEMMA3, NULL};

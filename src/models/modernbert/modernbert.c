@@ -58,23 +58,12 @@ static const bp_option KEYS[] = {
              "given"},
     {0}};
 
-static void fill_defaults(bp_model_shape *shape)
-{
-    bp_stack_fill_defaults(shape);
-    bp_bert_sizes_in(shape)->no_pooler = 1; /* to the objective of masked words */
-}
-
-static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
-{
-    bp_stack_check(shape, tensor_ranks, config);
-    bp_masked_check_context(shape, config);
-}
-
-const bp_model_family bp_modernbert_family = {.name = "modernbert",
-                                              .stack = &STACK,
-                                              .sizes = SIZES,
-                                              .keys = KEYS,
-                                              .any_context = true,
-                                              .objective = &bp_objective_masked,
-                                              .huggingface = bp_modernbert_huggingface,
-                                              BP_STACK_ENCODER(fill_defaults, check)};
+const bp_model_family bp_modernbert_family = {
+    .name = "modernbert",
+    .stack = &STACK,
+    .sizes = SIZES,
+    .keys = KEYS,
+    .any_context = true,
+    .objective = &bp_objective_masked,
+    .huggingface = bp_modernbert_huggingface,
+    BP_STACK_ENCODER(bp_masked_fill_defaults, bp_masked_check)};

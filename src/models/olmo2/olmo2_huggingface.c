@@ -36,6 +36,7 @@ static const bp_hf_table OLMO2 = {BP_STACK_HF_TABLE("olmo2", "olmo2", "Olmo2ForC
                                   .rows = ROWS,
                                   .harmless = HARMLESS,
                                   .stem = "Olmo2",
-                                  .scores = true};
+                                  .scores = true,
+                                  .pad = "1"};
 
 const bp_hf_table *const bp_olmo2_huggingface[] = {&OLMO2, NULL};

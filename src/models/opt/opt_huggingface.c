@@ -79,6 +79,7 @@ static const bp_hf_table OPT = {
     .tied = "decoder.embed_tokens.weight",
     .stem = "OPT",
     .scores = true,
+    .pad = "1",
     .sizes = SIZES,
     .settings = SETTINGS,
     .rows = ROWS,

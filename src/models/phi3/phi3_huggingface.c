@@ -73,6 +73,7 @@ static const bp_hf_table PHI3 = {
     .harmless = HARMLESS,
     .stem = "Phi3",
     .scores = true,
+    .pad = "32000",
     .tags = "score"};
 
 const bp_hf_table *const bp_phi3_huggingface[] = {&PHI3, NULL};

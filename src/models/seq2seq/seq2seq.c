@@ -230,8 +230,8 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 
 static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
 {
-    bp_tied_table table = {"encoder.relative", bp_seq2seq_sizes_of(shape)->distances.buckets,
-                           shape->heads, STATE_STD(shape->width)};
+    bp_tied_table table = {"encoder.relative", shape->stack.relative_buckets, shape->heads,
+                           STATE_STD(shape->width)};
 
     if (form_of(shape)->positions != BP_DISTANCES)
         return;
@@ -357,11 +357,8 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
 {
     bp_layer_shape layer = layer_of(shape, number, of_source);
 
-    if (form_of(shape)->positions == BP_DISTANCES) {
-        layer.relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE);
-        layer.relative_buckets = bp_seq2seq_sizes_of(shape)->distances.buckets;
-        layer.relative_distance = bp_seq2seq_sizes_of(shape)->distances.distance;
-    }
+    if (form_of(shape)->positions == BP_DISTANCES)
+        bp_distance_set(&layer, network, shape, of_source ? ENCODER_TABLE : DECODER_TABLE);
     return bp_transformer_new_layer(network, &layer);
 }
 

@@ -17,10 +17,9 @@ enum { BP_TARGET, BP_SOURCE };
 /** Their own sizes. */
 typedef struct bp_seq2seq_sizes {
     int64_t encoder_layers, decoder_layers;
-    int64_t start_token; /* 1 + the id that targets begin with; 0: the end-of-document token's */
-    int64_t activation;  /* index into the form's activations */
-    bp_distance_sizes distances; /* of T5 */
-    int64_t unscaled;            /* 1: embeddings are not scaled, though the form scales them */
+    int64_t start_token;   /* 1 + the id that targets begin with; 0: the end-of-document token's */
+    int64_t activation;    /* index into the form's activations */
+    int64_t unscaled;      /* 1: embeddings are not scaled, though the form scales them */
     int64_t decoder_heads; /* of the decoder's layers, with the encoder's total columns; 0: the
                               encoder's heads */
     int64_t decoder_inner; /* the decoder's inner width; 0: the encoder's */
@@ -116,6 +115,12 @@ typedef struct bp_seq2seq_form {
         .help = "the token that targets begin with, by its row of the vocabulary from 1 on "       \
                 "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"          \
     }
+#define BP_T5_GATED_KEY                                                                            \
+    {                                                                                              \
+        .key = "model.gated", .type = BP_OPTION_BOOL,                                              \
+        .help =                                                                                    \
+            "the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given"  \
+    }
 /* Streams of dropout masks, beyond those of models with one stack: two of the embeddings, two after
  * the stacks, then eight per layer, of which five are used. */
 #define BP_SEQ2SEQ_DROPOUT              (1LL << 32)
@@ -164,11 +169,12 @@ extern const bp_source_form bp_seq2seq_source, bp_seq2seq_tagged_source;
         BP_SEQ2SEQ_HEAD_ROW("qa_outputs.bias", "2", NULL, "task.bias", "finds_spans")
 
 extern const bp_model_family bp_transformer_family, bp_bart_family, bp_marian_family,
-    bp_mbart_family, bp_m2m_100_family, bp_t5_family;
+    bp_mbart_family, bp_m2m_100_family, bp_t5_family, bp_t5_encoder_family;
 extern const bp_hf_table *const bp_transformer_huggingface[],
     *const bp_bart_huggingface[], *const bp_marian_huggingface[],
                                       *const bp_mbart_huggingface[],
                                           *const bp_m2m_100_huggingface[],
-                                              *const bp_t5_huggingface[];
+                                              *const bp_t5_huggingface[],
+                                                  *const bp_t5_encoder_huggingface[];
 
 #endif

@@ -25,22 +25,19 @@ static const bp_model_size SIZES[] = {
      .type = BP_SIZE_FLAG,
      .optional = true,
      .inverse = true},
-    BP_DISTANCE_SIZES(bp_seq2seq_sizes, distances),
+    BP_DISTANCE_SIZES,
     {0}};
 
-static const bp_option KEYS[] = {
-    BP_SEQ2SEQ_KEYS,
-    BP_SEQ2SEQ_START_KEY("1, its padding,"),
-    {.key = "model.norm_epsilon",
-     .type = BP_OPTION_REAL,
-     .min = 1e-12,
-     .max = 1,
-     .help = "what norms add to the mean square; 1e-6 if not given"},
-    {.key = "model.gated",
-     .type = BP_OPTION_BOOL,
-     .help = "the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given"},
-    BP_DISTANCE_KEYS,
-    {0}};
+static const bp_option KEYS[] = {BP_SEQ2SEQ_KEYS,
+                                 BP_SEQ2SEQ_START_KEY("1, its padding,"),
+                                 {.key = "model.norm_epsilon",
+                                  .type = BP_OPTION_REAL,
+                                  .min = 1e-12,
+                                  .max = 1,
+                                  .help = "what norms add to the mean square; 1e-6 if not given"},
+                                 BP_T5_GATED_KEY,
+                                 BP_DISTANCE_KEYS,
+                                 {0}};
 
 static void fill_defaults(bp_model_shape *shape)
 {
@@ -48,18 +45,18 @@ static void fill_defaults(bp_model_shape *shape)
 
     bp_seq2seq_fill_defaults(shape);
     own->start_token = own->start_token > 0 ? own->start_token : 1;
-    bp_distance_fill_defaults(&own->distances);
+    bp_distance_fill_defaults(shape);
 }
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     bp_seq2seq_check(shape, tensor_ranks, config);
-    bp_distance_check(bp_seq2seq_sizes_of(shape)->distances, config);
+    bp_distance_check(shape, config);
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    bp_err err = bp_distance_check_read(bp_seq2seq_sizes_of(shape)->distances, where);
+    bp_err err = bp_distance_check_read(shape, where);
 
     return err == BP_OK ? bp_seq2seq_check_read(shape, where) : err;
 }

@@ -8,52 +8,65 @@
     {                                                                                              \
         ours, theirs, NULL, .absent = is                                                           \
     }
-/* Those of config.json, with the defaults of transformers' classes; the last three are only for the
- * rows. */
-#define COMMON_SIZES(L, H, I, V, gates, ties, classes, spans, untied)                              \
+/* Those of config.json, with the defaults of transformers' classes; the last three of a whole model
+ * are only for the rows. */
+#define STACK_SIZES(L, H, I, V, gates, number)                                                     \
     {"width", "d_model", NULL, .older = "hidden_size", .absent = "512"},                           \
-        {"encoder_layers", "num_layers", NULL, .older = "num_hidden_layers", .absent = L},         \
-        {"decoder_layers", "num_decoder_layers", NULL,                                             \
-         BP_HF_COUNT,      "encoder_layers",     .null_is = "encoder_layers"},                     \
-        {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
+        {number, "num_layers", NULL, .older = "num_hidden_layers", .absent = L},                   \
         {"heads", "num_heads", NULL, .older = "num_attention_heads", .absent = H},                 \
         {"head_width",        "d_kv",        NULL, BP_HF_COUNT, "width/heads",                     \
          .older = "head_dim", .absent = "64"},                                                     \
         SIZE("inner", "d_ff", I), SIZE("vocab_size", "vocab_size", V),                             \
         {"context", "n_positions", NULL, BP_HF_COUNT, "512", .null_is = "512"},                    \
-        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1",            \
-         .null_is = "1"},                                                                          \
         {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
         {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},        \
         {"gated",         "feed_forward_proj",       NULL, BP_HF_FLAG, "0",                        \
          .absent = gates, .words = "relu|gated-gelu"},                                             \
+    {                                                                                              \
+        "norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"                             \
+    }
+#define T5_STACK(number)  STACK_SIZES("6", "8", "2048", "32128", "0", number)
+#define MT5_STACK(number) STACK_SIZES("8", "6", "1024", "250112", "1", number)
+#define COMMON_SIZES(stack, ties, classes, spans, untied)                                          \
+    stack("encoder_layers"),                                                                       \
+        {"decoder_layers", "num_decoder_layers", NULL,                                             \
+         BP_HF_COUNT,      "encoder_layers",     .null_is = "encoder_layers"},                     \
+        {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
+        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1",            \
+         .null_is = "1"},                                                                          \
         {"ties", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .only_theirs = true},               \
         {"tied", "scale_decoder_outputs", NULL, BP_HF_FLAG, "1", .absent = ties},                  \
-        {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"},                          \
         {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                            \
         {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \
     {                                                                                              \
         "has_head", NULL, NULL, BP_HF_FLAG, untied, .quiet = true                                  \
     }
-#define T5_SIZES(classes, spans, untied)                                                           \
-    COMMON_SIZES("6", "8", "2048", "32128", "0", "ties", classes, spans, untied)
-#define MT5_SIZES(classes, spans, untied)                                                          \
-    COMMON_SIZES("8", "6", "1024", "250112", "1", "0", classes, spans, untied)
+#define T5_SIZES(classes, spans, untied)  COMMON_SIZES(T5_STACK, "ties", classes, spans, untied)
+#define MT5_SIZES(classes, spans, untied) COMMON_SIZES(MT5_STACK, "0", classes, spans, untied)
 #define ALL_SIZES(name, sizes)                                                                     \
     name[] = {sizes("0", "0", "1+-1*tied"), {0}},                                                  \
     name##_OF_VALUE[] = {sizes("1", "0", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},                    \
     name##_OF_CLASSES[] = {sizes("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},                  \
     name##_OF_SPANS[] = {sizes("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}}
 static const bp_hf_size ALL_SIZES(SIZES, T5_SIZES), ALL_SIZES(LATER_SIZES, MT5_SIZES);
+#define ENCODER_SIZES(name, stack)                                                                 \
+    name[] = {stack("layers"), {0}},                                                               \
+    name##_OF_TAGS[] = {stack("layers"), BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}}
+static const bp_hf_size ENCODER_SIZES(ENCODERS, T5_STACK), ENCODER_SIZES(LATER_ENCODERS, MT5_STACK);
 
+#define MLP_SETTINGS                                                                               \
+    {"is_gated_act", "true", "gated"}, {"is_gated_act", "false", "!gated"},                        \
+        {"dense_act_fn", "\"gelu_new\"", "gated"},                                                 \
+    {                                                                                              \
+        "dense_act_fn", "\"relu\"", "!gated"                                                       \
+    }
 static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
                                          {"tie_word_embeddings", "true", "tied"},
                                          {"tie_word_embeddings", "false|true", "!tied"},
-                                         {"is_gated_act", "true", "gated"},
-                                         {"is_gated_act", "false", "!gated"},
-                                         {"dense_act_fn", "\"gelu_new\"", "gated"},
-                                         {"dense_act_fn", "\"relu\"", "!gated"},
-                                         {0}};
+                                         MLP_SETTINGS,
+                                         {0}},
+                           ENCODER_SETTINGS[] = {
+                               {"is_encoder_decoder", "false|true"}, MLP_SETTINGS, {0}};
 
 #define MATRIX(theirs, rows, columns, ours)                                                        \
     {                                                                                              \
@@ -68,10 +81,10 @@ static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
         MATRIX(theirs ".k", "heads*head_width", "width", ours ".k.weight"),                        \
         MATRIX(theirs ".v", "heads*head_width", "width", ours ".v.weight"),                        \
         MATRIX(theirs ".o", "width", "heads*head_width", ours ".out.weight")
-#define RELATIVE(stack)                                                                            \
+#define RELATIVE(stack, ours)                                                                      \
     {                                                                                              \
         stack ".block.*.layer.0.SelfAttention.relative_attention_bias.weight", "relative_buckets", \
-            "heads", false, 1, {stack ".relative"}, .layers = LAYERS, .only_first = true           \
+            "heads", false, 1, {ours}, .layers = LAYERS, .only_first = true                        \
     }
 #define GATED_MLP(theirs, ours)                                                                    \
     {theirs ".wi.weight", "inner",         "width", false, 1, {ours ".up.weight"},                 \
@@ -82,23 +95,25 @@ static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
          .only_if = "gated",    .layers = LAYERS},                                                 \
         MATRIX(theirs ".wo", "width", "inner", ours ".down.weight")
 
+#define ENCODER(ours, relative)                                                                    \
+    ATTENTION("encoder.block.*.layer.0.SelfAttention", ours ".attn"),                              \
+        RELATIVE("encoder", relative), NORM("encoder.block.*.layer.0.layer_norm", ours ".ln1"),    \
+        GATED_MLP("encoder.block.*.layer.1.DenseReluDense", ours ".mlp"),                          \
+        NORM("encoder.block.*.layer.1.layer_norm", ours ".ln2")
+
 static const bp_hf_row ROWS[] = {
 #define LAYERS NULL
     MATRIX("shared", "vocab_size", "width", "wte"),
 #undef LAYERS
 #define LAYERS "encoder_layers"
-    ATTENTION("encoder.block.*.layer.0.SelfAttention", "encoder.*.attn"),
-    RELATIVE("encoder"),
-    NORM("encoder.block.*.layer.0.layer_norm", "encoder.*.ln1"),
-    GATED_MLP("encoder.block.*.layer.1.DenseReluDense", "encoder.*.mlp"),
-    NORM("encoder.block.*.layer.1.layer_norm", "encoder.*.ln2"),
+    ENCODER("encoder.*", "encoder.relative"),
 #undef LAYERS
 #define LAYERS NULL
     NORM("encoder.final_layer_norm", "encoder.ln"),
 #undef LAYERS
 #define LAYERS "decoder_layers"
     ATTENTION("decoder.block.*.layer.0.SelfAttention", "decoder.*.attn"),
-    RELATIVE("decoder"),
+    RELATIVE("decoder", "decoder.relative"),
     NORM("decoder.block.*.layer.0.layer_norm", "decoder.*.ln1"),
     ATTENTION("decoder.block.*.layer.1.EncDecAttention", "decoder.*.cross"),
     NORM("decoder.block.*.layer.1.layer_norm", "decoder.*.cross.ln"),
@@ -112,6 +127,16 @@ static const bp_hf_row ROWS[] = {
     BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
+#define LAYERS NULL
+#define STACK                                                                                      \
+    MATRIX("shared", "vocab_size", "width", "wte"), ENCODER("h.*", "relative"),                    \
+        NORM("encoder.final_layer_norm", "ln_f")
+static const bp_hf_row ENCODER_ROWS[] = {STACK, {0}},
+                       TAG_ROWS[] = {STACK,
+                                     MATRIX("classifier", "outcomes", "width", "task.weight"),
+                                     {"classifier.bias", "outcomes", NULL, false, 1, {"task.bias"}},
+                                     {0}};
+
 /* Other names of the same table; and tensors of the first T5s' files that their programs ignore. */
 static const char
     *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
@@ -119,7 +144,15 @@ static const char
            *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
            *const OLDER[] = {"T5WithLMHeadModel", NULL},
            *const BARE[] = {"classification_head.", NULL}, *const HEAD[] = {"lm_head.", NULL},
-           *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor", NULL};
+           *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor", NULL},
+           *const OUTCOMES[] = {"classifier.", NULL}, *const DECODERS[] = {"dropout_rate",
+                                                                           "classifier_dropout",
+                                                                           "initializer_factor",
+                                                                           "num_decoder_layers",
+                                                                           "decoder_start_token_id",
+                                                                           "tie_word_embeddings",
+                                                                           "scale_decoder_outputs",
+                                                                           NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
@@ -158,3 +191,24 @@ static const bp_hf_table TABLES(T5, "t5", "T5", SIZES), TABLES(MT5, "mt5", "MT5"
 const bp_hf_table *const bp_t5_huggingface[] = {&T5,  &T5_OF_VALUE,  &T5_OF_CLASSES,  &T5_OF_SPANS,
                                                 &MT5, &MT5_OF_VALUE, &MT5_OF_CLASSES, &MT5_OF_SPANS,
                                                 NULL};
+
+/* The encoder alone, and with the head of tokens; a file may hold the whole model. */
+#define ENCODER_TABLE(type, class, before, sizes_of, rows_of, ...)                                 \
+    {                                                                                              \
+        .kind = "t5_encoder", .model_type = type, .architecture = class, .prefix = before,         \
+        .first = "shared.weight", .tied = "shared.weight", .sizes = sizes_of,                      \
+        .settings = ENCODER_SETTINGS, .rows = rows_of, .buffers = BUFFERS, .harmless = DECODERS,   \
+        .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\"}",      \
+        .check = check, .twins = TWINS, __VA_ARGS__                                                \
+    }
+#define ENCODER_TABLES(name, type, class, sizes)                                                   \
+    name = ENCODER_TABLE(type, class "EncoderModel", "", sizes, ENCODER_ROWS,                      \
+                         .stem = class "Encoder", .headless = true),                               \
+    name##_OF_TAGS = ENCODER_TABLE(type, class "ForTokenClassification", "transformer.",           \
+                                   sizes##_OF_TAGS, TAG_ROWS, .bare = OUTCOMES)
+
+static const bp_hf_table ENCODER_TABLES(T5_ENCODER, "t5", "T5", ENCODERS),
+    ENCODER_TABLES(MT5_ENCODER, "mt5", "MT5", LATER_ENCODERS);
+
+const bp_hf_table *const bp_t5_encoder_huggingface[] = {&T5_ENCODER, &T5_ENCODER_OF_TAGS,
+                                                        &MT5_ENCODER, &MT5_ENCODER_OF_TAGS, NULL};

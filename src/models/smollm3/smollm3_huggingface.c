@@ -40,6 +40,7 @@ static const bp_hf_table SMOLLM3 = {BP_STACK_HF_TABLE("smollm3", "smollm3", "Smo
                                     .harmless = HARMLESS,
                                     .stem = "SmolLM3",
                                     .scores = true,
+                                    .pad = "128004",
                                     .tags = "score"};
 
 const bp_hf_table *const bp_smollm3_huggingface[] = {&SMOLLM3, NULL};

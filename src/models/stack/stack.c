@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#define DISTANCES 1 /* the set of copies of the table of distances */
+
 static int64_t head_width(const bp_model_shape *shape)
 {
     return bp_given_or(shape->stack.head_width, shape->width / shape->heads);
@@ -201,6 +203,8 @@ void bp_stack_fill_defaults(bp_model_shape *shape)
     own->rope_period = bp_given_or(own->rope_period, stack_of(shape)->rope_period);
     if (stack_of(shape)->rotary)
         stack_fill_rope(shape);
+    if (stack_of(shape)->distances)
+        bp_distance_fill_defaults(shape);
     if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
         stack_fill_states(shape);
 }
@@ -295,6 +299,8 @@ void bp_stack_check(const bp_model_shape *shape, int tensor_ranks, bp_config *co
                         "model.kv_heads; use one that does",
                         (long long)kv_heads(shape), (long long)shape->heads);
     check_caps(shape, config);
+    if (stack_of(shape)->distances)
+        bp_distance_check(shape, config);
     check_experts(shape, tensor_ranks, config);
     if (has_rotary(shape))
         stack_check_rope(shape, config);
@@ -312,7 +318,9 @@ void bp_stack_check_embedding(const bp_model_shape *shape, bp_config *config)
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
 {
     bp_stack_mixer mixer = stack_of(shape)->mixer;
-    bp_err err = mixer != BP_STACK_ATTENTION ? stack_check_read_states(shape, where) : BP_OK;
+    bp_err err = mixer != BP_STACK_ATTENTION  ? stack_check_read_states(shape, where)
+                 : stack_of(shape)->distances ? bp_distance_check_read(shape, where)
+                                              : BP_OK;
 
     if (err != BP_OK || mixer == BP_STACK_STATES)
         return err;
@@ -331,6 +339,12 @@ bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
 }
 
 /* ---- blocks ---- */
+
+static bp_activation activation_of(const bp_model_shape *shape)
+{
+    return shape->stack.other_activation != 0 ? stack_of(shape)->other_activation
+                                              : stack_of(shape)->activation;
+}
 
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
 {
@@ -351,7 +365,8 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .epsilon = bp_stack_epsilon(shape),
                             .no_bias = stack->no_bias,
                             .qkv_bias = shape->stack.qkv_bias != 0,
-                            .activation = stack->activation,
+                            .activation = activation_of(shape),
+                            .unscaled = stack->unscaled,
                             .no_attention_bias = stack->no_attention_bias,
                             .alibi = stack->alibi,
                             .one_norm = stack->one_norm,
@@ -391,6 +406,8 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
 
     if (!stack_attends(shape, number))
         return new_states(network, shape, number);
+    if (stack_of(shape)->distances)
+        bp_distance_set(&layer, network, shape, DISTANCES);
     if (turns(shape, number))
         layer.rotary = bp_network_rotary(network, stack_rope_of(shape, layer.window));
     return bp_transformer_new_layer(network, &layer);
@@ -463,6 +480,15 @@ bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, 
                : NULL;
 }
 
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    bp_tied_table table = {"relative", shape->stack.relative_buckets, shape->heads,
+                           BP_TRANSFORMER_STD};
+
+    if (stack_of(shape)->distances)
+        bp_network_add_common(network, &table, DISTANCES, stage);
+}
+
 static double transform_cost(const bp_model_shape *shape)
 {
     return has_transform(shape) ? 2 * (double)shape->width * (double)bp_stack_embedding_width(shape)
@@ -487,7 +513,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                              stack->keeps_words && bp_stack_is_tied(shape) && !is_projected(shape),
                          .rms = stack->rms,
                          .no_norm_bias = stack->no_norm_bias,
-                         .pooler = stack->transform,
+                         .pooler = stack->transform && !stack->no_pooler,
                          .gelu = stack->gelu_pooler,
                          .segments = shape->stack.no_positions ? 0 : bp_stack_segments(shape),
                          .transform = stack->heads_transform ? bp_stack_new_transform : NULL,
@@ -547,4 +573,5 @@ const bp_block_list bp_stack_block_list = {.count = bp_stack_blocks,
                                            .output = bp_stack_block_output,
                                            .begin = begin,
                                            .add_shared = bp_stack_add_shared,
+                                           .add_common = add_common,
                                            .add = bp_stack_add_block};

@@ -30,9 +30,10 @@ typedef struct bp_stack {
     float position_std;     /* initial standard deviation of the table "wpe"; 0: no table */
     int64_t first_position; /* the table's row for a text's first token; padding has the row before
                                it */
-    bool relu_pooler;       /* bp_backbone.relu */
-    bool gelu_pooler;       /* bp_backbone.gelu in bp_stack_backbone */
-    int64_t segments;       /* number of segment embeddings; 0: none */
+    bool no_pooler;   /* the head of a task reads a text's last state, in spite of transform */
+    bool relu_pooler; /* bp_backbone.relu */
+    bool gelu_pooler; /* bp_backbone.gelu in bp_stack_backbone */
+    int64_t segments; /* number of segment embeddings; 0: none */
     bool rotary;
     double rope_fraction; /* share of a head that is rotated; 0: all, without a key */
     /* Layers. */
@@ -48,13 +49,16 @@ typedef struct bp_stack {
     bool window_leads;      /* the first one of each group has no window, instead */
     double score_cap;       /* bp_layer_shape.score_cap; 0: none */
     bool alibi;             /* bp_layer_shape.alibi */
+    bool distances;         /* bp_layer_shape.relative: one table for all layers, "relative" */
+    bool unscaled;          /* bp_layer_shape.unscaled */
     bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
     bool no_bias;           /* no biases on linear maps; queries, keys and values may have them
                                (attention_bias) */
-    bp_activation activation; /* of the MLP, and of experts (BP_SWIGLU, BP_GEGLU) */
-    bool renormalised;        /* bp_expert_shape.renormalised, without a key */
-    int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
-    int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
+    bp_activation activation;       /* of the MLP, and of experts (BP_SWIGLU, BP_GEGLU) */
+    bp_activation other_activation; /* of the MLP, if bp_stack_sizes.other_activation is set */
+    bool renormalised;              /* bp_expert_shape.renormalised, without a key */
+    int64_t inner_thirds;           /* its inner width is this many thirds of the width; 0: 12, */
+    int64_t inner_multiple;         /* rounded up to a multiple of this; 0: 1 */
     /* The head. */
     double logit_cap; /* bp_head_shape.cap; 0: none */
     bool tied;        /* to the embedding */

@@ -171,32 +171,49 @@ bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *sha
     return bp_network_add_tied(network, &table, stage, stages, blocks);
 }
 
-void bp_distance_fill_defaults(bp_distance_sizes *sizes)
+void bp_distance_fill_defaults(bp_model_shape *shape)
 {
-    sizes->buckets = bp_given_or(sizes->buckets, 32);
-    sizes->distance = bp_given_or(sizes->distance, 128);
+    shape->stack.relative_buckets = bp_given_or(shape->stack.relative_buckets, 32);
+    shape->stack.relative_distance = bp_given_or(shape->stack.relative_distance, 128);
+}
+
+void bp_distance_set(bp_layer_shape *layer, bp_network *network, const bp_model_shape *shape,
+                     int set)
+{
+    layer->relative = bp_network_common(network, set);
+    layer->relative_buckets = shape->stack.relative_buckets;
+    layer->relative_distance = shape->stack.relative_distance;
 }
 
 #define BAD_BUCKETS                                                                                \
     "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
     "buckets, at least 4, and a distance above half of it"
 
-static bool fit(bp_distance_sizes *sizes)
+static bool fit(int64_t *buckets, int64_t *distance, const bp_model_shape *shape)
 {
-    bp_distance_fill_defaults(sizes);
-    return sizes->buckets >= 4 && sizes->buckets % 2 == 0 && sizes->distance > sizes->buckets / 2;
+    bp_model_shape filled = *shape;
+
+    bp_distance_fill_defaults(&filled);
+    *buckets = filled.stack.relative_buckets;
+    *distance = filled.stack.relative_distance;
+    return *buckets >= 4 && *buckets % 2 == 0 && *distance > *buckets / 2;
 }
 
-void bp_distance_check(bp_distance_sizes sizes, bp_config *config)
+void bp_distance_check(const bp_model_shape *shape, bp_config *config)
 {
-    if (!fit(&sizes))
-        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS, (long long)sizes.buckets,
-                        (long long)sizes.distance, "model.relative_buckets");
+    int64_t buckets, distance;
+
+    if (!fit(&buckets, &distance, shape))
+        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS, (long long)buckets,
+                        (long long)distance, "model.relative_buckets");
 }
 
-bp_err bp_distance_check_read(bp_distance_sizes sizes, const char *where)
+bp_err bp_distance_check_read(const bp_model_shape *shape, const char *where)
 {
-    return fit(&sizes) ? BP_OK
-                       : BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
-                                 (long long)sizes.buckets, (long long)sizes.distance, where);
+    int64_t buckets, distance;
+
+    return fit(&buckets, &distance, shape)
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS, (long long)buckets,
+                         (long long)distance, where);
 }

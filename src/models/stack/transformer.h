@@ -39,16 +39,12 @@ void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int 
 /** A fault if heads do not divide the width, where they must. */
 void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
 
-/** T5's tables of distances between tokens: one row per bucket; 0: T5's default. */
-typedef struct bp_distance_sizes {
-    int64_t buckets, distance; /* number of buckets; distances from here on share the last one */
-} bp_distance_sizes;
-/** Rows of a family's sizes, if `field` of its struct `type` is a bp_distance_sizes; and of its
- * keys. */
-#define BP_DISTANCE_SIZES(type, field)                                                             \
-    {.name = "relative_buckets", .at = BP_OWN_AT(type, field.buckets), .optional = true},          \
+/** Rows of the sizes of a family whose layers share one of T5's tables of distances between tokens,
+ * and of its keys. */
+#define BP_DISTANCE_SIZES                                                                          \
+    {.name = "relative_buckets", .at = BP_SIZE_AT(stack.relative_buckets), .optional = true},      \
     {                                                                                              \
-        .name = "relative_distance", .at = BP_OWN_AT(type, field.distance), .optional = true       \
+        .name = "relative_distance", .at = BP_SIZE_AT(stack.relative_distance), .optional = true   \
     }
 #define BP_DISTANCE_KEYS                                                                           \
     {.key = "model.relative_buckets",                                                              \
@@ -63,10 +59,13 @@ typedef struct bp_distance_sizes {
                 "128 if not given"                                                                 \
     }
 /** Replace 0 by T5's defaults. */
-void bp_distance_fill_defaults(bp_distance_sizes *sizes);
+void bp_distance_fill_defaults(bp_model_shape *shape);
 /** A fault, or BP_ERR_FORMAT, for an odd number of buckets, fewer than 4, or a distance of at most
  * half of it. Half of the buckets may be for each side; half of those are for exact distances. */
-void bp_distance_check(bp_distance_sizes sizes, bp_config *config);
-bp_err bp_distance_check_read(bp_distance_sizes sizes, const char *where);
+void bp_distance_check(const bp_model_shape *shape, bp_config *config);
+bp_err bp_distance_check_read(const bp_model_shape *shape, const char *where);
+/** Scores of this layer get what goes by the table of `set` (bp_network_common). */
+void bp_distance_set(bp_layer_shape *layer, bp_network *network, const bp_model_shape *shape,
+                     int set);
 
 #endif

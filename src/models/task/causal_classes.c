@@ -107,6 +107,7 @@ int bp_causal_classes(const bp_hf_table *out[BP_CAUSAL_CLASSES], const bp_hf_tab
             table->sizes = join_sizes(of->sizes, count == 0 ? VALUE : CLASS);
             table->rows = rows;
             table->unbiased = true;
+            table->trims = true;
             table->members = "{\"begins\": true, \"unbiased\": true, \"unframed\": true}";
             out[count] = table;
         }

@@ -17,6 +17,7 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
     out->middle = out->end = roles[framed ? BP_ROLE_SEP : BP_ROLE_END];
     out->middles = shape->task.separators > 0 ? shape->task.separators : 1;
     out->one_segment = shape->task.one_segment;
+    out->padding = shape->task.padding;
     if (shape->task.unframed) {
         out->end = -1;
         out->middle = out->begin;
@@ -95,6 +96,8 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     at += n[1];
     if (frame->end >= 0)
         inputs[at++] = (int32_t)frame->end;
+    while (frame->padding > 0 && at > 1 && inputs[at - 1] == frame->padding - 1)
+        at--;
     for (int64_t t = at; t < T; t++)
         inputs[t] = (int32_t)frame->pad;
     for (int64_t t = 0; segments && t < T; t++)

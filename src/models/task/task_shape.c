@@ -36,6 +36,10 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
             (void)json_object_set_new(model, FLAGS[k].name, json_true());
     if (task->separators > !task->unframed)
         (void)json_object_set_new(model, "separators", json_integer((json_int_t)task->separators));
+    if (task->padding != 0)
+        (void)json_object_set_new(model, "padding",
+                                  task->padding < 0 ? json_null()
+                                                    : json_integer((json_int_t)task->padding - 1));
     if (task->precision > 0)
         (void)json_object_set_new(
             model, "dirichlet",
@@ -125,6 +129,23 @@ static bp_err read_sngp(bp_task_shape *task, const json_t *values, const char *w
     return err;
 }
 
+static bp_err read_padding(bp_task_shape *task, const json_t *model, const char *where)
+{
+    bp_err err = BP_OK;
+
+    task->padding = -1;
+    if (json_is_null(json_object_get(model, "padding")))
+        return BP_OK;
+    err = bp_json_get_int(model, "padding", &task->padding, where);
+    if (err == BP_OK && (task->padding < 0 || task->padding >= INT32_MAX))
+        err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                      "the model's padding is %lld: at %s; the checkpoint was not written by "
+                      "bagpipe",
+                      (long long)task->padding, where);
+    task->padding++;
+    return err;
+}
+
 static bp_err read_separators(bp_task_shape *task, const json_t *model, const char *where)
 {
     bp_err err = bp_json_get_int(model, "separators", &task->separators, where);
@@ -154,6 +175,8 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
         *flag_of(task, k) = json_is_true(json_object_get(model, FLAGS[k].name));
     if (err == BP_OK && json_object_get(model, "separators"))
         err = read_separators(task, model, where);
+    if (err == BP_OK && json_object_get(model, "padding"))
+        err = read_padding(task, model, where);
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
     if (err == BP_OK && json_object_get(model, "sngp"))

@@ -30,10 +30,12 @@ typedef struct bp_task_shape {
                            many "first" tokens separate two texts */
     bool unbiased;      /* the head is a linear map without a bias */
     bool one_segment;   /* both texts of a pair have segment 0 */
-    int64_t frozen;     /* for training: number of first blocks that keep their values */
-    double lm_weight;   /* for training: weight of the language model's loss added to the task's; 0:
-                           none */
-    int64_t features;   /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
+    int64_t padding;  /* 1 + the token that other programs take for padding wherever it ends a text:
+                         the last tokens that are it are not read; -1: they know none; 0: none */
+    int64_t frozen;   /* for training: number of first blocks that keep their values */
+    double lm_weight; /* for training: weight of the language model's loss added to the task's; 0:
+                         none */
+    int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
     double length_scale, prior; /* of its kernel; the precision of its weights' prior */
     bool fitted;                /* its covariance was fitted to the model's weights */
     double bound;     /* for training: bound on the hidden weights' spectral norms; 0: none */
@@ -90,7 +92,8 @@ int64_t bp_task_pool_named(const char *name);
 static inline bool bp_task_is_framed_as(const bp_task_shape *one, const bp_task_shape *other)
 {
     return one->begins == other->begins && one->separators == other->separators &&
-           one->unframed == other->unframed && one->one_segment == other->one_segment;
+           one->unframed == other->unframed && one->one_segment == other->one_segment &&
+           one->padding == other->padding;
 }
 
 /** Are outcomes a softmax of one linear map? True for a language model. */
@@ -98,10 +101,10 @@ static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
 }
-/** "task", "outcomes", "pool", and "dense", "begins", "unframed", "unbiased", "one_segment" and
- * "separators" where they apply, for a prior network "dirichlet", and for a Gaussian process
- * "sngp", in the "model" object of a checkpoint; nothing for a language model. Errors of reading:
- * BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", and "dense", "begins", "unframed", "unbiased", "one_segment",
+ * "padding" and "separators" where they apply, for a prior network "dirichlet", and for a Gaussian
+ * process "sngp", in the "model" object of a checkpoint; nothing for a language model. Errors of
+ * reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

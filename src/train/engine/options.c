@@ -2,6 +2,7 @@
 #include "train/engine/options.h"
 
 #include "base/config/run_options.h"
+#include "base/config/unused.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "mesh/mesh.h"
@@ -482,26 +483,6 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
                         "mesh.micro_batch = %lld): at train.batch; use %s",
                         (long long)spec->batch, (long long)unit, data_ranks,
                         data_ranks == 1 ? "" : "s", (long long)spec->micro_batch, fits);
-}
-
-typedef struct unused_keys {
-    const bp_config *config;
-    const bp_unused_key *rows;
-} unused_keys;
-
-static void warn_of_key(void *context, const bp_option *option, const char *value)
-{
-    const unused_keys *self = context;
-
-    for (const bp_unused_key *row = self->rows; row->key; row++)
-        if (row->unused && strcmp(row->key, option->key) == 0 &&
-            bp_config_departs(self->config, row->key))
-            BP_WARN("config.unused_key", "%s = %s is ignored: %s", row->key, value, row->why);
-}
-
-void bp_warn_of_unused(const bp_config *config, const bp_unused_key *rows)
-{
-    bp_config_each(config, warn_of_key, &(unused_keys){config, rows});
 }
 
 static void warn_of_unused(const bp_config *config)

@@ -122,16 +122,6 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
 void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *shape,
                              const bp_mesh_shape *mesh, bp_config *config);
 
-/** A key without effect, and why it is ignored. */
-typedef struct bp_unused_key {
-    const char *key; /* NULL ends a list */
-    bool unused;
-    const char *why;
-} bp_unused_key;
-/** Warns of each unused key that differs from its default: config.ini, which names every key, may
- * be the configuration. Local. */
-void bp_warn_of_unused(const bp_config *config, const bp_unused_key *rows);
-
 /** A warning for each key that differs from its default and changes nothing: adapter.*,
  * optimizer.temperature, mesh.chunks and mesh.schedule=interleaved without what they need, and
  * mesh.sequence_parallel=yes without tensor ranks. Local. */

@@ -362,6 +362,7 @@ static bp_err keep_head(const trainer *self, bp_task_shape *task)
         task->unframed = known->unframed;
         task->unbiased = known->unbiased;
         task->one_segment = known->one_segment;
+        task->padding = known->padding;
     }
     if (task->dense || task->begins)
         keep_begun(self, task);

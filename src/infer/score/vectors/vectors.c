@@ -31,6 +31,7 @@ typedef struct vectors {
     const bp_vectors_wish *wish;
     bp_corpus *corpus; /* on leads and the coordinator, as `texts` */
     vector_texts texts;
+    int64_t sorted; /* documents that are sorted together, and written at once: on the root */
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char key[BP_SHA256_HEX];
     int32_t *inputs, *targets; /* of a batch */
@@ -89,16 +90,33 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
         return err;
     out->node_bytes += bytes.node;
     out->own_bytes += bytes.weights + bytes.work +
-                      (int64_t)sizeof(float) * (VECTORS_SORTED + VECTORS_UNIT) * bytes.widest.width;
+                      (int64_t)sizeof(float) * (self->sorted + VECTORS_UNIT) * bytes.widest.width;
     return BP_OK;
+}
+
+static int64_t sorted_of(int64_t documents)
+{
+    return documents < VECTORS_SORTED ? documents : VECTORS_SORTED;
+}
+
+/* What is wrong with the corpus is said when the job opens it. */
+static void count_sorted(vectors *self)
+{
+    bp_corpus *corpus = NULL;
+
+    self->sorted = VECTORS_SORTED;
+    if (bp_corpus_open(&corpus, bp_score_keys_of(self->job->config)->corpus) == BP_OK)
+        self->sorted = sorted_of(bp_corpus_documents(corpus));
+    bp_corpus_close(&corpus);
 }
 
 static bp_err describe(void *context, MPI_Comm world, bp_work_memory *out)
 {
-    const vectors *self = context;
+    vectors *self = context;
 
     out->model = bp_score_keys_of(self->job->config)->model;
-    (void)world;
+    if (bp_comm_is_root(world))
+        count_sorted(self);
     out->remedy = "use a smaller model";
     out->rank = estimate_rank;
     out->context = self;
@@ -386,11 +404,12 @@ static bp_err merge(void *context, bp_parts *parts)
 {
     vectors *self = context;
     char *path = bp_path_join(self->job->folder, "vectors.h5");
-    float *run = bp_try_alloc("score.vectors", VECTORS_SORTED * width_of(self), sizeof *run);
+    int64_t floats = sorted_of(self->texts.plan.documents) * width_of(self);
+    float *run = bp_try_alloc("score.vectors", floats, sizeof *run);
     bp_h5_draft draft = {0};
     bp_part_result part = {0};
     bp_err err = run ? bp_h5_draft_begin(&draft, path, VERSION)
-                     : bp_fail_memory("vectors", VECTORS_SORTED * width_of(self), sizeof *run);
+                     : bp_fail_memory("vectors", floats, sizeof *run);
 
     if (err == BP_OK)
         err = begin_file(self, draft.file);
