@@ -227,7 +227,6 @@ const bp_explain_method bp_explain_shapley = {
     .changes = true,
     .averages = true,
     .ranks = "value",
-    .lacks = explain_variants_lacks_sets,
     .run = run,
     .add = add,
     .finish = bp_explain_means};
