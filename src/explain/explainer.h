@@ -32,7 +32,8 @@ typedef struct explainer {
     int64_t members;       /* of an ensemble, explained one after another; 0: one model */
     bp_ensemble_list list; /* of them, on the coordinator */
     float *results; /* [1 + members][floats] of the current document: the model's or the mean, then
-                       the members'; then the weights of an example */
+                       the members'; then the weights of an example, and 1 if it is broken */
+    bool broken;    /* the current document has values that are not finite */
     explain_words words;
     const char *ranks[EXPLAIN_METHODS]; /* of bp_explain_settings */
     bp_explain_ranking rankings[EXPLAIN_METHODS];
@@ -89,13 +90,16 @@ bp_err explain_choose(explainer *self);
 void explain_share_document(explainer *self, bool *example);
 /** Fills in self->choice (choice.c). */
 void explain_choice_units(explainer *self);
-/** Floats of a unit: all methods' results, and the weights of an example. */
+/** Floats of a unit: all methods' results, the weights of an example, and whether it is broken. */
 static inline int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form,
                                           bool example)
 {
     return (1 + self->members) * explain_floats(self, form) +
-           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
+           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0) +
+           (form->K > 0);
 }
+/** bp_explain_look at the current document's results. Local (results/finite.c). */
+void explain_look_at_results(const explainer *self, const bp_explain_form *form);
 
 /* examples.h5 (results/weights_file.c), written front to back. */
 #define EXPLAIN_EXAMPLES_FILE "examples.h5"

@@ -54,6 +54,7 @@ typedef struct bp_explain_settings {
     struct explain_nearest *nearest; /* for the method sources: nearest/nearest.h */
     struct bp_triggers *running;     /* for the method memories, on leads */
     int64_t unit;                    /* the current document */
+    bool *broken;                    /* of it: bp_explain_look */
 } bp_explain_settings;
 
 /** A method's attributions of the inputs: values[K][T], or [T][T] by place. */
@@ -112,7 +113,8 @@ typedef struct bp_explain_array {
     const char *name; /* of its dataset; NULL ends the list */
     bp_explain_shape shape;
 } bp_explain_array;
-#define BP_EXPLAIN_ARRAYS 32
+#define BP_EXPLAIN_ARRAYS  32
+#define BP_EXPLAIN_MISSING 4
 
 /** Input of memory planning: sizes of a model, and the most places of a document. */
 typedef struct bp_explain_sizes {
@@ -127,7 +129,10 @@ typedef struct bp_explain_method {
     bool backward; /* it needs gradients or the weights themselves: not for 8-bit weights */
     bool of_one;   /* it works on one model, not on an ensemble; so do methods with `collect` */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
-    bool changes;      /* it uses changed inputs */
+    const char *missing[BP_EXPLAIN_MISSING]; /* arrays with NaN where something does not exist,
+                                                besides those by head, flips and curves. NaN in the
+                                                others comes of a broken model */
+    bool changes;                            /* it uses changed inputs */
     const char *ranks; /* the array of attributions of inputs; NULL if there is none */
     /** Why the method cannot explain the model; NULL if it can. Local. */
     const char *(*lacks)(const bp_model_info *info);
@@ -221,6 +226,10 @@ int64_t bp_explain_length(const bp_explain_settings *settings, const bp_explaine
  * the caller's. Local. */
 bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
                                 int32_t *source_length);
+
+/** Notes the current document if one of its values is not finite: what the model computes, for
+ * methods of the whole corpus. Local (results/finite.c). */
+void bp_explain_look(const bp_explain_settings *settings, const float *values, int64_t count);
 
 /* ---- means over the corpus (results/means.c) ---- */
 

@@ -148,7 +148,7 @@ void explain_make_key(explainer *self)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
     bp_work_key(self->key,
-                "explain 3 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
+                "explain 4 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
                 " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
                 " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64
                 " %" PRId64 " %s %.17g %s",
