@@ -137,7 +137,8 @@ static json_t *predicted_json(const explain_shown *shown, const explain_speller 
 }
 
 /* Texts of the tokens in lists of ids, each once: {"id": text}; joined.K has those of target K that
- * are other texts there: their bytes are of a character of the text, or end one that it has begun. */
+ * are other texts there: their bytes are of a character of the text, or end one that it has begun.
+ */
 static void add_names(json_t *lens, const explain_shown *shown, const explain_speller *speller,
                       const float *ids, int64_t count)
 {
