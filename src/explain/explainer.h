@@ -26,6 +26,7 @@ typedef struct explainer {
     char corpus_hash[BP_SHA256_HEX];    /* on all ranks */
     char datastore_hash[BP_SHA256_HEX]; /* of explain.datastore; "" if there is none */
     char masks_hash[BP_SHA256_HEX];     /* of explain.masks; "" if there is none */
+    char sets_hash[BP_SHA256_HEX];      /* of the file of explain.sets; "" if there is none */
     char key[BP_SHA256_HEX];
     explain_reading read;  /* the current document */
     float *log_p;          /* for some of its places, with explain.target = best */

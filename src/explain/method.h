@@ -73,7 +73,10 @@ typedef struct bp_explained {
     const int32_t *targets;  /* [K]: the outcome explained: the next token, or the preferred one */
     const int32_t *places; /* [K]: target k is predicted at this input; for a causal model K = T and
                               places[k] = k. For a task as bp_model_batch.targets */
-    int64_t set, label;    /* for contrast_sets: its set and its class; -1 if there is none */
+    /* for contrast_sets: */
+    int64_t set, of;       /* its set, -1 if it has none; the document that it is a window of */
+    double value;          /* of a regression: the corpus's; NaN if there is none */
+    const int32_t *labels; /* [K] the corpus's outcome of each target; -1 if it is not known */
     int64_t hides; /* the token at a target's place while it is explained (places are masked in
                       turn); -1: inputs are read as they are */
     const int32_t *foils; /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */

@@ -351,9 +351,72 @@ class Trained(test_finetune.TaskTest, Opened):
         self.assertEqual(self.files("sets"), self.files("sets2"))
         for words, more in ((["[explain.no_sets]", "topic", ".h5"], ("explain.methods=contrast_sets", "explain.sets=sets")),
                             (["[explain.no_sets]"], ("explain.methods=contrast_sets",)),
-                            (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("values")))):
+                            (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("masked")))):
             for ranks in (0, 2):
                 self.assert_error(self.explain("no_sets", ranks, *keys[:2 if len(more) < 4 else 0], *more), 78, *words)
+
+    def sets_of(self, kind, name, corpus, model, groups):
+        """Figures of contrast_sets with a list, on one rank and on two; and what the documents are by themselves: [(preferred, label)...]."""
+        keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.examples=0")
+        self.write(name + "-sets.json", json.dumps(groups))
+        for ranks in (0, 2):
+            self.explained(f"{name}{ranks}", ranks, *keys, "explain.methods=contrast_sets", f"explain.sets={self.at(name + '-sets.json')}")
+        self.assertEqual(self.files(name + "0"), self.files(name + "2"))
+        found = {}
+        for target in ("best", "label") if kind != "values" else ("best",):
+            self.explained(f"{name}_{target}", 0, *keys, "explain.methods=integrated", "explain.steps=1", f"explain.target={target}")
+            with h5py.File(os.path.join(self.at(f"{name}_{target}"), "explain", "integrated.h5")) as file:
+                starts, numbers = file["target_start"][:], file["document"][:] if "document" in file else range(len(groups))
+                values = file["logprob" if kind == "values" else "target"][:].tolist()
+                found[target] = [[] for _ in groups]
+                for d, number in enumerate(numbers):
+                    found[target][number] += values[starts[d]:starts[d + 1]]
+        return self.summary_of(name + "0")["contrast_sets"], found
+
+    def test_contrast_sets_of_tags_answers_and_values(self):
+        """Right by word, by document with all its windows, and differences; from a list of sets."""
+        draw = test_finetune.random.Random(5)
+        groups = [None if k % 7 == 6 else f"g{k // 3}" for k in range(24)]
+        sets = [[d for d, group in enumerate(groups) if group == name] for name in dict.fromkeys(groups) if name]
+        sets = [documents for documents in sets if len(documents) > 1]
+        self.squad("asked", 24, 1)
+        scores = [round(draw.uniform(0, 3), 2) for _ in groups]
+        scores[1] = scores[0]  # no direction
+        values = self.corpus("scored", [{"text": test_finetune.document(draw, draw.choice(("sea", "town", "wood")), 8), "score": str(score)} for score in scores])
+        for kind, corpus, keys in (("tags", self.conll("tagged", self.sentences(24, 2)), ["task.kind=tags"]), ("spans", self.at("asked.h5"), ["task.kind=spans", "task.stride=4"]),
+                                   ("values", values, ["task.kind=regression", "task.label=score"])):
+            with self.subTest(kind):
+                model = self.tuned("of_" + kind, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", "model.kind=bert", *self.SMALL, *keys, "train.steps=30", "train.batch=8",
+                                   "optimizer.lr=0.01")
+                figures, found = self.sets_of(kind, "set_" + kind, corpus, model, groups)
+                wanted = {}
+                if kind == "values":
+                    best = [value for value, in found["best"]]
+                    pairs = [(documents[0], other) for documents in sets for other in documents[1:]]
+                    moves = [(best[other] - best[first], scores[other] - scores[first]) for first, other in pairs]
+                    self.assertIn(0, [gold for _, gold in moves])
+                    wanted = {"error_first": [abs(best[documents[0]] - scores[documents[0]]) for documents in sets], "error_others": [abs(best[d] - scores[d]) for _, d in pairs],
+                              "difference": [abs(own) for own, _ in moves], "error_of_difference": [abs(own - gold) for own, gold in moves],
+                              "direction": [(own > 0) == (gold > 0) for own, gold in moves if gold]}
+                else:
+                    right = [[a == b for a, b in zip(*document, strict=True)] for document in zip(found["best"], found["label"], strict=True)]
+                    shown = right if kind == "tags" else [[all(document)] for document in right]
+                    wanted = {"accuracy_first": [one for documents in sets for one in shown[documents[0]]],
+                              "accuracy_others": [one for documents in sets for d in documents[1:] for one in shown[d]],
+                              "consistency": [all(all(right[d]) for d in documents) for documents in sets]}
+                    if kind == "spans":
+                        self.assertGreater(max(map(len, right)), 2)  # several windows
+                    self.assertTrue(0 < figures["accuracy_others"][0] < 1, figures)
+                self.assertEqual((figures["sets"], figures["pairs"]), (len(sets), sum(map(len, sets)) - len(sets)))
+                self.assertEqual(set(figures) - {"sets", "pairs", "intervals"}, set(wanted))
+                for name, list_of in wanted.items():
+                    self.assertAlmostEqual(figures[name][0], numpy.mean(list_of), delta=1e-5, msg=f"{kind} {name}")
+        keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.methods=contrast_sets", f"explain.sets={self.at('wrong.json')}")
+        for text in ("{}", '["a"]', json.dumps([1] * 24)):
+            self.write("wrong.json", text)
+            for ranks in (0, 2):
+                self.assert_error(self.explain("wrong_sets", ranks, *keys), 65, "[explain.bad_sets]", "wrong.json")
+        self.assert_error(self.explain("wrong_sets", 0, *keys[:3], f"explain.sets={self.at('none.json')}"), 66, "none.json")
 
     def test_attributions_sum_to_what_the_baseline_changes(self):
         for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),
