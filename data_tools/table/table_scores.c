@@ -267,6 +267,7 @@ typedef struct form {
     const char *name, *ending, *before, *between, *after, *escaped, *dash, *to;
 } form;
 
+#define CSV "csv" /* the form that is none of these */
 static const form FORMS[] = {{"text", ".txt", "", "  ", "\n", "", "-", ", "},
                              {"markdown", ".md", "| ", " | ", " |\n", "|", "-", ", "},
                              {"latex", ".tex", "", " & ", " \\\\\n", "&%$#_{}", "--", ", "}};
@@ -478,18 +479,23 @@ static bool is_picture(const char *path)
     return has_suffix(path, ".svg") || has_suffix(path, ".png");
 }
 
-/* The form that --out's ending says, unless --form does. */
+/* The form that --out's ending says; --form may say it where the ending says none. */
 static bp_err form_of_ending(const form **f, const file_options *options)
 {
-    const char *out = options->out;
-    bool known = is_picture(out) ? !options->form : options->form || has_suffix(out, ".csv");
+    const char *out = options->out, *ending = has_suffix(out, ".csv") ? CSV : NULL;
 
-    for (size_t k = 0; !options->form && k < sizeof FORMS / sizeof FORMS[0]; k++)
+    for (size_t k = 0; k < sizeof FORMS / sizeof FORMS[0]; k++)
         if (has_suffix(out, FORMS[k].ending)) {
-            *f = &FORMS[k];
-            known = true;
+            ending = FORMS[k].name;
+            if (!options->form)
+                *f = &FORMS[k];
         }
-    if (known)
+    if (ending && options->form && strcmp(ending, options->form) != 0)
+        return BP_FAIL(BP_ERR_USAGE, "table.other_form",
+                       "--form %s, but the ending says %s: at --out=%s; leave --form out, or name "
+                       "another file",
+                       options->form, ending, out);
+    if (is_picture(out) ? !options->form : options->form || ending)
         return BP_OK;
     return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                    "a plot (.svg, .png) has no --form, and a table ends with .csv, .txt, .md or "
@@ -505,7 +511,7 @@ static bp_err choose_form(const form **f, int *figure, const file_options *optio
     for (size_t k = 0; options->form && k < sizeof FORMS / sizeof FORMS[0]; k++)
         if (strcmp(options->form, FORMS[k].name) == 0)
             *f = &FORMS[k];
-    if (err == BP_OK && options->form && !*f && strcmp(options->form, "csv") != 0)
+    if (err == BP_OK && options->form && !*f && strcmp(options->form, CSV) != 0)
         return BP_FAIL(
             BP_ERR_USAGE, "table.bad_form",
             "'%.100s' is not csv, text, markdown or latex: at the command line; give one "

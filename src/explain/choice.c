@@ -22,9 +22,11 @@ void explain_share_document(explainer *self, bool *example)
     MPI_Comm group = self->settings.group;
     int64_t sizes[] = {read->document.K,     read->document.T,      read->document.S,
                        read->document.hides, read->document.number, *example,
-                       read->document.set,   read->document.label};
+                       read->document.set,   read->document.of};
+    double value = read->document.value;
 
     bp_bcast_bytes(sizes, sizeof sizes, 0, group);
+    bp_bcast_bytes(&value, sizeof value, 0, group);
     *example = sizes[5];
     read->document = (bp_explained){.number = sizes[4],
                                     .rankings = self->rankings,
@@ -33,7 +35,9 @@ void explain_share_document(explainer *self, bool *example)
                                     .S = sizes[2],
                                     .hides = sizes[3],
                                     .set = sizes[6],
-                                    .label = sizes[7],
+                                    .of = sizes[7],
+                                    .value = value,
+                                    .labels = read->labels,
                                     .inputs = read->inputs,
                                     .segments = self->texts.framed ? read->segments : NULL,
                                     .sources = read->sources,
@@ -45,6 +49,7 @@ void explain_share_document(explainer *self, bool *example)
     share(read->sources, sizes[2], group);
     share(read->targets, sizes[0], group);
     share(read->places, sizes[0], group);
+    share(read->labels, sizes[0], group);
 }
 
 static bp_err prepare(void *context)

@@ -14,9 +14,7 @@
 
 const char *bp_explain_lacks_gradients(const bp_model_info *info)
 {
-    return info->vector_width == 0 ? "its inputs have no word vectors"
-           : info->source_layers > 0 && !info->reads_source
-               ? "it reads its text twice, by encoder and decoder"
+    return info->vector_width == 0    ? "its inputs have no word vectors"
            : info->task.precision > 0 ? "its outcomes are those of a Dirichlet, not of a softmax"
            : info->task.features > 0  ? "its head is a Gaussian process"
            : info->may_be_zero        ? "its head gives probabilities of 0, whose logarithm has no "

@@ -167,6 +167,7 @@ static bp_err explain_document(explainer *self, bool example)
     bp_explain_form form;
     int64_t floats;
 
+    self->broken = false;
     explain_share_document(self, &example);
     form = explain_form(self, &self->read.document);
     floats = explain_floats(self, &form);
@@ -185,7 +186,11 @@ static bp_err explain_document(explainer *self, bool example)
     if (err == BP_OK && example && self->examples.weights)
         err = explain_weights_of(self->results + (1 + self->members) * floats,
                                  explain_model_of(self, 0), &self->settings, &self->read.document);
-    return err == BP_OK ? explain_collect(self, &self->read.document) : err;
+    if (err == BP_OK)
+        err = explain_collect(self, &self->read.document);
+    explain_look_at_results(self, &form);
+    self->results[explain_unit_floats(self, &form, example) - 1] = self->broken;
+    return err;
 }
 
 bp_err explain_run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)

@@ -84,6 +84,7 @@ static bp_err open(void *context)
         .roles = self->roles,
         .lead = -1,
         .eod = -1,
+        .broken = &self->broken,
         .separators = keys->separators};
     explain_setup(self);
     err = explain_check(self);

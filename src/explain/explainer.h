@@ -26,13 +26,15 @@ typedef struct explainer {
     char corpus_hash[BP_SHA256_HEX];    /* on all ranks */
     char datastore_hash[BP_SHA256_HEX]; /* of explain.datastore; "" if there is none */
     char masks_hash[BP_SHA256_HEX];     /* of explain.masks; "" if there is none */
+    char sets_hash[BP_SHA256_HEX];      /* of the file of explain.sets; "" if there is none */
     char key[BP_SHA256_HEX];
     explain_reading read;  /* the current document */
     float *log_p;          /* for some of its places, with explain.target = best */
     int64_t members;       /* of an ensemble, explained one after another; 0: one model */
     bp_ensemble_list list; /* of them, on the coordinator */
     float *results; /* [1 + members][floats] of the current document: the model's or the mean, then
-                       the members'; then the weights of an example */
+                       the members'; then the weights of an example, and 1 if it is broken */
+    bool broken;    /* the current document has values that are not finite */
     explain_words words;
     const char *ranks[EXPLAIN_METHODS]; /* of bp_explain_settings */
     bp_explain_ranking rankings[EXPLAIN_METHODS];
@@ -89,13 +91,16 @@ bp_err explain_choose(explainer *self);
 void explain_share_document(explainer *self, bool *example);
 /** Fills in self->choice (choice.c). */
 void explain_choice_units(explainer *self);
-/** Floats of a unit: all methods' results, and the weights of an example. */
+/** Floats of a unit: all methods' results, the weights of an example, and whether it is broken. */
 static inline int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form,
                                           bool example)
 {
     return (1 + self->members) * explain_floats(self, form) +
-           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
+           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0) +
+           (form->K > 0);
 }
+/** bp_explain_look at the current document's results. Local (results/finite.c). */
+void explain_look_at_results(const explainer *self, const bp_explain_form *form);
 
 /* examples.h5 (results/weights_file.c), written front to back. */
 #define EXPLAIN_EXAMPLES_FILE "examples.h5"

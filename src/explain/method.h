@@ -54,6 +54,7 @@ typedef struct bp_explain_settings {
     struct explain_nearest *nearest; /* for the method sources: nearest/nearest.h */
     struct bp_triggers *running;     /* for the method memories, on leads */
     int64_t unit;                    /* the current document */
+    bool *broken;                    /* of it: bp_explain_look */
 } bp_explain_settings;
 
 /** A method's attributions of the inputs: values[K][T], or [T][T] by place. */
@@ -72,7 +73,10 @@ typedef struct bp_explained {
     const int32_t *targets;  /* [K]: the outcome explained: the next token, or the preferred one */
     const int32_t *places; /* [K]: target k is predicted at this input; for a causal model K = T and
                               places[k] = k. For a task as bp_model_batch.targets */
-    int64_t set, label;    /* for contrast_sets: its set and its class; -1 if there is none */
+    /* for contrast_sets: */
+    int64_t set, of;       /* its set, -1 if it has none; the document that it is a window of */
+    double value;          /* of a regression: the corpus's; NaN if there is none */
+    const int32_t *labels; /* [K] the corpus's outcome of each target; -1 if it is not known */
     int64_t hides; /* the token at a target's place while it is explained (places are masked in
                       turn); -1: inputs are read as they are */
     const int32_t *foils; /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */
@@ -112,7 +116,8 @@ typedef struct bp_explain_array {
     const char *name; /* of its dataset; NULL ends the list */
     bp_explain_shape shape;
 } bp_explain_array;
-#define BP_EXPLAIN_ARRAYS 32
+#define BP_EXPLAIN_ARRAYS  32
+#define BP_EXPLAIN_MISSING 4
 
 /** Input of memory planning: sizes of a model, and the most places of a document. */
 typedef struct bp_explain_sizes {
@@ -127,7 +132,10 @@ typedef struct bp_explain_method {
     bool backward; /* it needs gradients or the weights themselves: not for 8-bit weights */
     bool of_one;   /* it works on one model, not on an ensemble; so do methods with `collect` */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
-    bool changes;      /* it uses changed inputs */
+    const char *missing[BP_EXPLAIN_MISSING]; /* arrays with NaN where something does not exist,
+                                                besides those by head, flips and curves. NaN in the
+                                                others comes of a broken model */
+    bool changes;                            /* it uses changed inputs */
     const char *ranks; /* the array of attributions of inputs; NULL if there is none */
     /** Why the method cannot explain the model; NULL if it can. Local. */
     const char *(*lacks)(const bp_model_info *info);
@@ -221,6 +229,10 @@ int64_t bp_explain_length(const bp_explain_settings *settings, const bp_explaine
  * the caller's. Local. */
 bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
                                 int32_t *source_length);
+
+/** Notes the current document if one of its values is not finite: what the model computes, for
+ * methods of the whole corpus. Local (results/finite.c). */
+void bp_explain_look(const bp_explain_settings *settings, const float *values, int64_t count);
 
 /* ---- means over the corpus (results/means.c) ---- */
 

@@ -16,7 +16,9 @@ bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained
                              .heads = info->heads,
                              .source_layers = info->source_layers,
                              .foils = bp_explain_foils(info),
-                             .outcomes = info->task.outcomes};
+                             .outcomes = bp_task_kind_has_classes(bp_task_kind_of(&info->task))
+                                             ? info->task.outcomes
+                                             : 0};
 }
 
 bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,

@@ -522,6 +522,13 @@ class Compare(JobTest):
             self.assertEqual(written, self.table(self.at("a"), self.at("b"), "--form", form).out)
         for more in (["--out", self.at("x.pdf")], ["--out", self.at("x.svg"), "--form", "text"]):
             self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_ending]")
+        for form, name in (("markdown", "models.tex"), ("csv", "models.md"), ("latex", "models.csv")):
+            with open(self.at(name), encoding="utf-8") as file:
+                before = file.read()
+            self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), "--form", form, "--out", self.at(name)]), 64, "[table.other_form]", form, name)
+            with open(self.at(name), encoding="utf-8") as file:
+                self.assertEqual(file.read(), before)
+        self.table(self.at("a"), "--form", "latex", "--out", self.at("models.table"))
 
     def test_a_point_without_an_interval_has_no_error_bar(self):
         if not shutil.which("gnuplot"):

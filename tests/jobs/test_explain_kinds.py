@@ -239,10 +239,11 @@ class Trained(test_finetune.TaskTest, Opened):
 
     def small(self, kind):
         """A model of a kind, and a corpus of it."""
-        words = self.sentences(6, 2)
+        words, name, of_task = self.sentences(6, 2), kind, kind.split("_")[-1]
         self.write("few.txt", "".join(" ".join(word for word, _ in words[k]) + "\n" for k in range(3)))
         make = ("bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"))
-        bert, gpt, label = ["model.kind=bert", *self.SMALL], ["model.kind=gpt", *self.SMALL], ["task.label=topic"]
+        bert, gpt, bart, label = (*(["model.kind=" + family, *self.SMALL] for family in ("bert", "gpt", "bart")), ["task.label=topic"])
+        both = ["model.kind=" + kind.split("_")[0], *self.SMALL] if "_" in kind else bert  # heads after an encoder and a decoder
         if kind in ("masked", "pairs"):
             form = ("lines", self.at("few.txt")) if kind == "masked" else ("pairs", self.at("few.txt"), self.at("few.txt"))
             corpus = self.at(kind + ".h5")
@@ -250,19 +251,19 @@ class Trained(test_finetune.TaskTest, Opened):
             model = [*bert, "mask.next_sentence=no"] if kind == "masked" else ["model.kind=transformer", *self.SMALL[:1], "model.encoder_layers=2", "model.decoder_layers=1", *self.SMALL[1:]]
             self.must(["bagpipe", "pretrain", f"run.dir={self.at(kind)}", f"corpus.train={corpus}", *model, "train.steps=2", "train.batch=2", "math.precision=f32"])
             return f"explain.model={self.at(kind)}", f"explain.corpus={corpus}"
-        if kind == "tags":
-            corpus, keys = self.conll("words", words), [*bert, "task.kind=tags"]
-        elif kind == "spans":
+        if of_task == "tags":
+            corpus, keys = self.conll("words", words), [*both, "task.kind=tags"]
+        elif of_task == "spans":
             self.squad("questions", 3, 1)
-            corpus, keys = self.at("questions.h5"), [*bert, "task.kind=spans", "task.stride=4"]
+            corpus, keys = self.at("questions.h5"), [*both, "task.kind=spans", "task.stride=4"]
         else:
             rows = [{"text": test_finetune.document(test_finetune.random.Random(k), topic, 8), "topic": topic, "length": "0.5"} for k, topic in
                     enumerate(("sea", "town", "wood"))]
             corpus = self.corpus("texts", rows)
-            keys = {"classes": [*bert, *label], "mean": [*bert, *label, "task.pool=mean"], "last": [*gpt, *label], "bart": ["model.kind=bart", *self.SMALL, *label],
-                    "sngp": [*bert, *label, "sngp.features=16"], "values": [*bert, "task.kind=regression", "task.label=length"]}[kind]
-        self.tuned(kind, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", *keys, "train.steps=2", "train.batch=2")
-        return f"explain.model={self.at(kind)}", f"explain.corpus={corpus}"
+            keys = {"classes": [*bert, *label], "mean": [*bert, *label, "task.pool=mean"], "last": [*gpt, *label], "bart": [*bart, *label],
+                    "sngp": [*bert, *label, "sngp.features=16"], "values": [*both, "task.kind=regression", "task.label=length"]}.get(of_task, [*both, *label])
+        self.tuned(name, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", *keys, "train.steps=2", "train.batch=2")
+        return f"explain.model={self.at(name)}", f"explain.corpus={corpus}"
 
     def test_texts_that_a_model_cannot_read(self):
         """A line has no source and no question; a text without a token is named by its own file."""
@@ -350,20 +351,83 @@ class Trained(test_finetune.TaskTest, Opened):
         self.assertEqual(self.files("sets"), self.files("sets2"))
         for words, more in ((["[explain.no_sets]", "topic", ".h5"], ("explain.methods=contrast_sets", "explain.sets=sets")),
                             (["[explain.no_sets]"], ("explain.methods=contrast_sets",)),
-                            (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("values")))):
+                            (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("masked")))):
             for ranks in (0, 2):
                 self.assert_error(self.explain("no_sets", ranks, *keys[:2 if len(more) < 4 else 0], *more), 78, *words)
 
-    def test_attributions_sum_to_what_the_baseline_changes(self):
-        steps = ("explain.methods=integrated", "explain.baseline=zero", "explain.steps=40")
-        for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),
-                             ("tags", "label"), ("spans", "label")):
+    def sets_of(self, kind, name, corpus, model, groups):
+        """Figures of contrast_sets with a list, on one rank and on two; and what the documents are by themselves: [(preferred, label)...]."""
+        keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.examples=0")
+        self.write(name + "-sets.json", json.dumps(groups))
+        for ranks in (0, 2):
+            self.explained(f"{name}{ranks}", ranks, *keys, "explain.methods=contrast_sets", f"explain.sets={self.at(name + '-sets.json')}")
+        self.assertEqual(self.files(name + "0"), self.files(name + "2"))
+        found = {}
+        for target in ("best", "label") if kind != "values" else ("best",):
+            self.explained(f"{name}_{target}", 0, *keys, "explain.methods=integrated", "explain.steps=1", f"explain.target={target}")
+            with h5py.File(os.path.join(self.at(f"{name}_{target}"), "explain", "integrated.h5")) as file:
+                starts, numbers = file["target_start"][:], file["document"][:] if "document" in file else range(len(groups))
+                values = file["logprob" if kind == "values" else "target"][:].tolist()
+                found[target] = [[] for _ in groups]
+                for d, number in enumerate(numbers):
+                    found[target][number] += values[starts[d]:starts[d + 1]]
+        return self.summary_of(name + "0")["contrast_sets"], found
+
+    def test_contrast_sets_of_tags_answers_and_values(self):
+        """Right by word, by document with all its windows, and differences; from a list of sets."""
+        draw = test_finetune.random.Random(5)
+        groups = [None if k % 7 == 6 else f"g{k // 3}" for k in range(24)]
+        sets = [[d for d, group in enumerate(groups) if group == name] for name in dict.fromkeys(groups) if name]
+        sets = [documents for documents in sets if len(documents) > 1]
+        self.squad("asked", 24, 1)
+        scores = [round(draw.uniform(0, 3), 2) for _ in groups]
+        scores[1] = scores[0]  # no direction
+        values = self.corpus("scored", [{"text": test_finetune.document(draw, draw.choice(("sea", "town", "wood")), 8), "score": str(score)} for score in scores])
+        for kind, corpus, keys in (("tags", self.conll("tagged", self.sentences(24, 2)), ["task.kind=tags"]), ("spans", self.at("asked.h5"), ["task.kind=spans", "task.stride=4"]),
+                                   ("values", values, ["task.kind=regression", "task.label=score"])):
             with self.subTest(kind):
-                keys = (*self.small(kind), *steps)
+                model = self.tuned("of_" + kind, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", "model.kind=bert", *self.SMALL, *keys, "train.steps=30", "train.batch=8",
+                                   "optimizer.lr=0.01")
+                figures, found = self.sets_of(kind, "set_" + kind, corpus, model, groups)
+                wanted = {}
+                if kind == "values":
+                    best = [value for value, in found["best"]]
+                    pairs = [(documents[0], other) for documents in sets for other in documents[1:]]
+                    moves = [(best[other] - best[first], scores[other] - scores[first]) for first, other in pairs]
+                    self.assertIn(0, [gold for _, gold in moves])
+                    wanted = {"error_first": [abs(best[documents[0]] - scores[documents[0]]) for documents in sets], "error_others": [abs(best[d] - scores[d]) for _, d in pairs],
+                              "difference": [abs(own) for own, _ in moves], "error_of_difference": [abs(own - gold) for own, gold in moves],
+                              "direction": [(own > 0) == (gold > 0) for own, gold in moves if gold]}
+                else:
+                    right = [[a == b for a, b in zip(*document, strict=True)] for document in zip(found["best"], found["label"], strict=True)]
+                    shown = right if kind == "tags" else [[all(document)] for document in right]
+                    wanted = {"accuracy_first": [one for documents in sets for one in shown[documents[0]]],
+                              "accuracy_others": [one for documents in sets for d in documents[1:] for one in shown[d]],
+                              "consistency": [all(all(right[d]) for d in documents) for documents in sets]}
+                    if kind == "spans":
+                        self.assertGreater(max(map(len, right)), 2)  # several windows
+                    self.assertTrue(0 < figures["accuracy_others"][0] < 1, figures)
+                self.assertEqual((figures["sets"], figures["pairs"]), (len(sets), sum(map(len, sets)) - len(sets)))
+                self.assertEqual(set(figures) - {"sets", "pairs", "intervals"}, set(wanted))
+                for name, list_of in wanted.items():
+                    self.assertAlmostEqual(figures[name][0], numpy.mean(list_of), delta=1e-5, msg=f"{kind} {name}")
+        keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.methods=contrast_sets", f"explain.sets={self.at('wrong.json')}")
+        for text in ("{}", '["a"]', json.dumps([1] * 24)):
+            self.write("wrong.json", text)
+            for ranks in (0, 2):
+                self.assert_error(self.explain("wrong_sets", ranks, *keys), 65, "[explain.bad_sets]", "wrong.json")
+        self.assert_error(self.explain("wrong_sets", 0, *keys[:3], f"explain.sets={self.at('none.json')}"), 66, "none.json")
+
+    def test_attributions_sum_to_what_the_baseline_changes(self):
+        for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),
+                             ("tags", "label"), ("spans", "label"), ("bart", "every"), ("bart_values", "best"), ("bart_tags", "label"), ("t5_spans", "label")):
+            with self.subTest(kind):
+                baseline = "pad" if kind.startswith("t5") else "zero"  # a root mean square has a jump near 0
+                keys = (*self.small(kind), "explain.methods=integrated", f"explain.baseline={baseline}", "explain.steps=40")
                 self.explained("sum_" + kind, 0, *keys, f"explain.target={target}")
                 one = self.check_sums("sum_" + kind)
-                if kind in ("masked", "values", "spans", "pairs"):
-                    self.explained("two_" + kind, 2, *keys, f"explain.target={target}", "mesh.pipeline=2" if kind == "spans" else "mesh.tensor=2")
+                if kind in ("masked", "values", "spans", "pairs", "bart", "bart_tags"):
+                    self.explained("two_" + kind, 2, *keys, f"explain.target={target}", "mesh.pipeline=2" if kind in ("spans", "bart") else "mesh.tensor=2")
                     for a, b in zip(one["integrated"], self.open("two_" + kind, "integrated")["integrated"], strict=True):
                         numpy.testing.assert_allclose(a, b, atol=2e-5)
 
@@ -485,7 +549,8 @@ class Trained(test_finetune.TaskTest, Opened):
                             ((*other["values"], "explain.methods=contrast"), ("[explain.lacking]", "contrast")),
                             ((*other["values"], "explain.target=every"), ("[explain.no_target]", "every")),
                             ((*other["spans"], "explain.target=every"), ("[explain.no_target]", "every")),
-                            ((*other["bart"], "explain.methods=gradient"), ("[explain.lacking]", "gradient")),
+                            ((*other["bart"], "explain.methods=attention"), ("[explain.lacking]", "attention", "has saliency, gradient")),
+                            ((*other["bart"], "explain.methods=sources"), ("[explain.lacking]", "sources")),
                             (other["sngp"], ("[explain.lacking]", "gradient"))):
             for ranks in (0, 2) if words[0] in ("[explain.no_class]", "[explain.no_labels]") else (0,):
                 self.assert_error(self.explain("bad", ranks, *keys), 78, *words)

@@ -116,6 +116,66 @@ class Pages(Explained):
         cjk = "".join(data_of(self.page(name, "example-14.html"))["inputs"]["text"])
         self.assertIn("雨", cjk)
 
+    def test_bytes_of_a_character_are_shown_together(self):
+        """Of targets and of what the lens predicts: tokens of a byte, and a model that knows which ones follow."""
+        line = "雨が石に降る猫坐"
+        self.write("rain.txt", (line + "\n") * 60)
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("rain.h5"), self.at("rain.txt")])
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('rain')}", "model.kind=gpt", f"corpus.train={self.at('rain.h5')}", "train.steps=60", "train.batch=4",
+                   "optimizer.lr=0.02", "math.precision=f32", "model.layers=1", "model.width=16", "model.heads=2", "model.context=32"])
+        self.write("one.txt", line + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("one.h5"), self.at("one.txt")])
+        self.explained("rained", 0, f"explain.model={self.at('rain')}", f"explain.corpus={self.at('one.h5')}", "explain.methods=lens")
+        data = data_of(self.page("rained", "example-1.html"))
+        whole = [character for character in line for _ in character.encode()]
+        self.assertEqual(data["targets"][:len(whole)], whole)
+        with h5py.File(os.path.join(self.at("rained"), "explain", "lens.h5")) as file:
+            ids, top = file["target"][:len(whole)], file["top5"][:].reshape(-1, 2, 5)
+        ends = [k for k, target in enumerate(ids) if target == top[k][1][0] and k % 3 == 2]
+        self.assertGreater(len(ends), 4)
+        for k in ends:
+            self.assertEqual(data["lens"]["joined"][str(k)][str(ids[k])], whole[k])
+            self.assertIn("\\x", data["lens"]["names"][str(ids[k])])
+        for k, texts in data["lens"]["joined"].items():  # each ends what the bytes before have begun, or is of the text's character
+            begun = line.encode()[int(k) - int(k) % 3:int(k)]
+            for number, text in texts.items():
+                own = bytes.fromhex(data["lens"]["names"][number].replace("\\x", ""))
+                right = int(k) < len(ids) and int(number) == ids[int(k)]
+                self.assertEqual((text.encode(), len(text)), (whole[int(k)].encode() if right else begun + own, 1))
+
+    def overflowing(self):
+        """The model with a bias so large that scores of attention are infinite."""
+        self.must(["bagpipe-data", "export", self.at("gpt"), "--out", self.at("damaged-hf")])
+        path = os.path.join(self.at("damaged-hf"), "model.safetensors")
+        with open(path, "r+b") as file:
+            bytes_of_header = int.from_bytes(file.read(8), "little")
+            tensors = json.loads(file.read(bytes_of_header))
+            name, = (name for name in tensors if name.endswith("h.0.ln_1.bias"))
+            self.assertEqual(tensors[name]["dtype"], "F32")
+            file.seek(8 + bytes_of_header + tensors[name]["data_offsets"][0])
+            file.write(numpy.float32(3e38).tobytes())
+        self.must(["bagpipe-data", "import", self.at("damaged-hf"), "--out", self.at("damaged")])
+        return f"explain.model={self.at('damaged')}"
+
+    def test_a_model_without_numbers_is_warned_of(self):
+        """Once a run, with the documents; values that exist only sometimes are no fault."""
+        keys = (self.overflowing(), *self.keys[1:3], "explain.examples=1", "explain.steps=2")
+        for ranks in (0, 2):
+            for methods in ("saliency,lens,counterfactual", "similarity", "memories"):
+                name = f"damaged_{methods}{ranks}"
+                result = self.explained(name, ranks, *keys, f"explain.methods={methods}", "explain.flips=2", "explain.edits=1", "explain.neighbours=3")
+                self.assertEqual(result.err.count("[explain.not_finite]"), 1, str(result))
+                self.assertIn("of 14 of 14 documents", result.err)
+                self.assertEqual(read_json(self.at(name), "explain", "summary.json")["not_finite"], 14)
+                self.assertIn("Note: of 14 documents", self.page(name, "index.html"))
+        result = self.explain("damaged_map", 2, *keys, "explain.methods=projection", "explain.neighbours=3", "explain.perplexity=3")
+        self.assertEqual((result.status, result.err.count("[explain.not_finite]"), result.err.count("[math.not_finite]")), (70, 1, 1), str(result))
+        result = self.explained("healthy", 0, *self.keys[:3], "explain.methods=attention,counterfactual,shapley,saliency,faithfulness,similarity,factors", "explain.samples=20", "explain.examples=0",
+                                "explain.flips=2", "explain.edits=1", "explain.steps=2", "explain.neighbours=3")
+        self.assertNotIn("[explain.not_finite]", str(result))
+        self.assertEqual(read_json(self.at("healthy"), "explain", "summary.json")["not_finite"], 0)
+        self.assertNotIn("not finite", self.page("healthy", "index.html"))
+
     def test_colours_are_the_values_of_the_files(self):
         name = self.whole()
         arrays = {array: values for method in MATRICES for array, values in self.arrays(name, method).items()}

@@ -220,7 +220,7 @@ class Small(test_finetune.TaskTest, Changed):
 
     def check(self, kind, value, *more):
         name, keys = f"of_{kind}{len(more)}", (*self.small(kind), *more)
-        with_gradients, flips = kind not in ("bart", "sngp"), kind not in ("bart", "sngp", "pairs")
+        with_gradients, flips = kind != "sngp", kind not in ("sngp", "pairs")
         methods = "surrogate,shapley" + (",faithfulness" if kind != "pairs" else "") + (",integrated" if with_gradients else "") + (",counterfactual" if flips else "")
         self.explained(name, 0, *keys, f"explain.methods={methods}", "explain.steps=2", "explain.samples=100", "explain.edits=2", "explain.flips=2")
         found = self.results(name, "shapley")
@@ -256,9 +256,10 @@ class Small(test_finetune.TaskTest, Changed):
                 self.check(kind, kind == "masked")
 
     def test_tags_values_answers_and_translations(self):
-        for kind, more in (("tags", ()), ("tags", ("explain.removal=pad",)), ("values", ()), ("spans", ()), ("pairs", ("explain.samples=60",))):
+        for kind, more in (("tags", ()), ("tags", ("explain.removal=pad",)), ("values", ()), ("spans", ()), ("pairs", ("explain.samples=60",)),
+                           ("bart_tags", ()), ("t5_values", ()), ("bart_spans", ())):
             with self.subTest(kind):
-                self.check(kind, kind in ("values", "pairs"), *more)
+                self.check(kind, kind in ("values", "pairs", "t5_values"), *more)
 
     def test_words_of_a_source_are_worth_what_scored_pairs_say(self):
         """Of the first token of a target, which depends on its source alone: all sets of the source's words."""
@@ -288,7 +289,7 @@ class Small(test_finetune.TaskTest, Changed):
             numpy.testing.assert_allclose([found["source_value"][0][features == f][0] for f in range(M)], want, atol=2e-5)
 
     def test_kinds_that_lack_them(self):
-        for kind, method in (("pairs", "faithfulness,saliency"), ("bart", "counterfactual"), ("sngp", "counterfactual")):
+        for kind, method in (("pairs", "faithfulness,saliency"), ("sngp", "counterfactual")):
             keys = self.small(kind)
             self.assert_error(self.explain("lacks", 0, *keys, f"explain.methods={method}"), 78, "[explain.lacking]", method.split(",")[0], "shapley")
 
@@ -301,8 +302,11 @@ class Replaced(test_finetune.TaskTest, Changed):
         """The text, then each with another word at a place."""
         return [words, *([*words[:i], word, *words[i + 1:]] for i in range(len(words)) for word in self.VOCABULARY if word != words[i])]
 
+    FAMILY, RATE = "bert", 0.02
+
     def learnt(self, name, corpus, *keys):
-        return self.tuned(name, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", *BERT, *keys, "train.steps=60", "optimizer.lr=0.02")
+        return self.tuned(f"{self.FAMILY}_{name}", 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", f"model.kind={self.FAMILY}", *BERT[1:], *keys, "train.steps=60",
+                          f"optimizer.lr={self.RATE}")
 
     def tags(self):
         def corpus(name, texts):
@@ -349,18 +353,24 @@ class Replaced(test_finetune.TaskTest, Changed):
             K = len(places) // (len(cuts) - 1)
             return ([tokens[cuts[d]:cuts[d + 1]] for d in range(len(cuts) - 1)], file["target"][:].reshape(-1, K), places[:K], file["logprob"][:].reshape(-1, K))
 
+    def classes(self):
+        def corpus(name, texts):
+            return self.corpus(name, [{"text": " ".join(words), "topic": "sea"} for words in texts])
+        return corpus, "he was at wave street of it".split(), "label", self.learnt("classes", self.at("train.h5"), "task.label=topic")
+
     def check(self, kind, change):
         corpus, words, target, model = getattr(self, kind)()
+        name = f"{self.FAMILY}_{kind}"
         keys, side = (f"explain.model={model}", f"explain.change={change}"), "source" if kind == "pairs" else "input"
-        self.explained(kind + "_found", 0, *keys, f"explain.corpus={corpus(kind + '1', [words])}", f"explain.target={target}", "explain.methods=counterfactual",
+        self.explained(name + "_found", 0, *keys, f"explain.corpus={corpus(kind + '1', [words])}", f"explain.target={target}", "explain.methods=counterfactual",
                        "explain.flips=100", "explain.edits=1")
-        for name in {target, "best"}:
-            self.explained(f"{kind}_{name}", 0, *keys, f"explain.corpus={corpus(kind + 'all', self.edits(words))}", f"explain.target={name}", "explain.methods=integrated",
+        for of in {target, "best"}:
+            self.explained(f"{name}_{of}", 0, *keys, f"explain.corpus={corpus(kind + 'all', self.edits(words))}", f"explain.target={of}", "explain.methods=integrated",
                            "explain.steps=1", "explain.examples=0")
-        with h5py.File(os.path.join(self.at(kind + "_found"), "explain", "counterfactual.h5")) as file:
+        with h5py.File(os.path.join(self.at(name + "_found"), "explain", "counterfactual.h5")) as file:
             found = {key: file[key][()] for key in file}
-        texts, targets, places, values = self.predictions(f"{kind}_{target}", side)
-        best = self.predictions(kind + "_best", side)
+        texts, targets, places, values = self.predictions(f"{name}_{target}", side)
+        best = self.predictions(name + "_best", side)
         k = int(numpy.argmin(best[3][0] if kind == "tags" else values[0]))  # the least sure
         self.assertEqual(found["explained_place"][0], places[k])
         self.assertEqual(found["explained"][0], targets[0][k])
@@ -400,13 +410,22 @@ class Replaced(test_finetune.TaskTest, Changed):
             with self.subTest(kind):
                 self.assertEqual(self.check(kind, 0.001)["edits"][0], 1)
 
+    def test_heads_after_an_encoder_and_a_decoder(self):
+        """A replaced token is another one for both."""
+        self.RATE = 0.005
+        for self.FAMILY, kinds in (("bart", ("classes", "tags", "spans", "values")), ("t5", ("tags", "values"))):
+            for kind in kinds:
+                with self.subTest(f"{kind} of {self.FAMILY}"):
+                    self.check(kind, 0.001)
+
     def test_they_are_on_all_meshes(self):
-        corpus, words, target, model = self.pairs()
-        keys = (f"explain.model={model}", f"explain.corpus={corpus('few', [words, words[:2]])}", "explain.methods=counterfactual")
-        self.explained("one", 0, *keys)
-        for mesh in ("data", "pipeline"):
-            self.explained(mesh, 2, *keys, f"mesh.{mesh}=2")
-            self.assertEqual(self.files("one"), self.files(mesh), mesh)
+        for self.FAMILY, kind in (("transformer", "pairs"), ("bart", "tags")):
+            corpus, words, target, model = getattr(self, kind)()
+            keys = (f"explain.model={model}", f"explain.corpus={corpus('few', [words, words[:4] + words[2:]])}", "explain.methods=counterfactual", f"explain.target={target}")
+            self.explained(kind + "_one", 0, *keys)
+            for mesh in ("data", "pipeline"):
+                self.explained(f"{kind}_{mesh}", 2, *keys, f"mesh.{mesh}=2")
+                self.assertEqual(self.files(kind + "_one"), self.files(f"{kind}_{mesh}"), mesh)
 
 
 class Flips(Changed):

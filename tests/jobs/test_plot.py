@@ -10,7 +10,7 @@ import subprocess
 import xml.etree.ElementTree
 
 import bagpipe_test
-from bagpipe_test import JobTest, Result, TIMEOUT, environment, metrics, program, run
+from bagpipe_test import JobTest, Result, TIMEOUT, environment, metrics, program, read_json, run
 from page_test import Page
 
 class Plot(JobTest):
@@ -165,6 +165,12 @@ class Plot(JobTest):
         self.assertEqual(keys, {"run.seed": ["1", "7"], "train.steps": ["20", "12"], "train.valid_every": ["5", "0"],
                                 "optimizer.lr": ["0.003", "0.001"]})
         self.assertNotIn("<td>run.dir</td>", text)
+        records = [read_json(self.at(name), "run.json") for name in ("first", "second")]
+        about = dict(zip(page.named("dt"), page.named("dd"), strict=True))
+        begun = [record["started"][:16].replace("T", " ") for record in records]
+        self.assertEqual(about["Version"], records[0]["version"])
+        self.assertEqual(about["Date"], f"{begun[0]} to {begun[1]} UTC" if begun[0] < begun[1] else f"{begun[0]} UTC")
+        self.assertEqual([about["first"], about["second"]], [record["command"] for record in records])
 
     def test_of_many_runs_the_keys_are_columns(self):
         """More than six runs do not fit side by side; their commands are below the figures."""

@@ -259,6 +259,7 @@ const bp_explain_method bp_explain_counterfactual = {
                {"source_flip_token", BP_EXPLAIN_SOURCE_FLIPS},
                {"source_flip_first_order", BP_EXPLAIN_SOURCE_FLIPS},
                {"source_flip_true", BP_EXPLAIN_SOURCE_FLIPS}},
+    .missing = {"correlation", "edits", "preferred_after"},
     .changes = true,
     .lacks = lacks,
     .run = run,

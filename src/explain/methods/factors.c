@@ -191,7 +191,7 @@ static bp_err collect(bp_model *lm, const bp_explain_settings *settings,
     find_layers(&self);
     err = bp_agree(settings->group, allocate(&self));
     if (err == BP_OK)
-        err = bp_explain_coefficients(lm, document, self.coefficients);
+        err = bp_explain_coefficients(lm, settings, document, self.coefficients);
     if (err == BP_OK)
         err = factorise(&self);
     if (err == BP_OK && out)

@@ -366,6 +366,7 @@ const bp_explain_method bp_explain_faithfulness = {
     .arrays = {{"comprehensiveness", BP_EXPLAIN_CURVES},
                {"sufficiency", BP_EXPLAIN_CURVES},
                {"whole", BP_EXPLAIN_BY_TARGET}},
+    .missing = {"whole"},
     .changes = true,
     .averages = true,
     .lacks = lacks,

@@ -71,7 +71,7 @@ static bp_err collect(bp_model *lm, const bp_explain_settings *settings,
         coefficients ? BP_OK : bp_fail_memory("coefficients of keys", floats, sizeof(float)));
 
     if (err == BP_OK)
-        err = bp_explain_coefficients(lm, document, coefficients);
+        err = bp_explain_coefficients(lm, settings, document, coefficients);
     if (err == BP_OK && out)
         add_records(settings, document, coefficients, out);
     bp_free(coefficients);

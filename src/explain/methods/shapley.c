@@ -224,10 +224,10 @@ const bp_explain_method bp_explain_shapley = {
                {"source_feature", BP_EXPLAIN_BY_SOURCE_PLACE},
                {"source_value", BP_EXPLAIN_BY_SOURCE},
                {"source_error", BP_EXPLAIN_BY_SOURCE}},
+    .missing = {"error", "source_error", "fewest_removed", "fewest_sets"},
     .changes = true,
     .averages = true,
     .ranks = "value",
-    .lacks = explain_variants_lacks_sets,
     .run = run,
     .add = add,
     .finish = bp_explain_means};

@@ -46,7 +46,7 @@ static const char *lacks(const bp_model_info *info)
 
     if (task && !bp_task_kind_of(&info->task)->whole_text)
         return "its predictions are not of whole texts";
-    if (task && info->reads_source)
+    if (task && info->source_layers > 0)
         return "it reads its text twice, by encoder and decoder";
     return task || info->states.keys ? NULL : "it has no keys of texts";
 }

@@ -87,7 +87,6 @@ const bp_explain_method bp_explain_surrogate = {
     .changes = true,
     .averages = true,
     .ranks = "weight",
-    .lacks = explain_variants_lacks_sets,
     .run = run,
     .add = add,
     .finish = bp_explain_means};

@@ -6,11 +6,13 @@
 #include "base/mem.h"
 #include "job/report/template.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define BESIDE    3   /* tokens before and after one with which a character may be shared */
 #define BYTE_MOST 127 /* a matrix's largest value of a row */
 
 /* ---- numbers ---- */
@@ -98,16 +100,68 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
 
 /* ---- the lens ---- */
 
-/* Texts of the tokens in lists of ids, each once: {"id": text}. */
-static void add_names(json_t *names, const explain_speller *speller, const float *ids,
-                      int64_t count)
-{
-    for (int64_t k = 0; k < count; k++) {
-        char key[24];
+/* Tokens around a prediction: `at` is its place among them. */
+typedef struct surroundings {
+    int32_t tokens[2 * BESIDE + 1];
+    int64_t count, at;
+} surroundings;
 
-        (void)snprintf(key, sizeof key, "%.0f", (double)ids[k]);
-        if (ids[k] >= 0 && !json_object_get(names, key))
-            (void)json_object_set_new(names, key, explain_token_json(speller, (int64_t)ids[k]));
+/* What stands before and after target k, with `token` in its place. What follows the next token of
+ * a text is known only where `token` is that of the text. */
+static surroundings around(const explain_shown *shown, int64_t k, int32_t token)
+{
+    const bp_explained *document = shown->document;
+    bool causal = bp_explain_is_causal(shown->settings->info);
+    int64_t place = document->places[k] + causal, first = place > BESIDE ? place - BESIDE : 0;
+    surroundings out = {.at = place - first};
+
+    for (int64_t t = first; t < place; t++)
+        out.tokens[out.count++] = document->inputs[t];
+    out.tokens[out.count++] = token;
+    for (int64_t t = place + 1; t < document->T && t <= place + BESIDE; t++)
+        if (!causal || document->inputs[place] == token)
+            out.tokens[out.count++] = document->inputs[t];
+    if (causal && !shown->settings->best && place < document->T && place + BESIDE >= document->T &&
+        document->inputs[place] == token) /* the last token is no input */
+        out.tokens[out.count++] = document->targets[document->K - 1];
+    return out;
+}
+
+/* A token that is predicted as target k, as in its text. */
+static json_t *predicted_json(const explain_shown *shown, const explain_speller *speller, int64_t k,
+                              int32_t token)
+{
+    const surroundings beside = around(shown, k, token);
+
+    return explain_joined_json(speller, beside.tokens, beside.count, beside.at);
+}
+
+/* Texts of the tokens in lists of ids, each once: {"id": text}; joined.K has those of target K that
+ * are other texts there: their bytes are of a character of the text, or end one that it has begun.
+ */
+static void add_names(json_t *lens, const explain_shown *shown, const explain_speller *speller,
+                      const float *ids, int64_t count)
+{
+    json_t *names = json_object_get(lens, "names"), *joined = json_object_get(lens, "joined");
+
+    for (int64_t i = 0; i < count; i++) {
+        char key[24], target[24];
+        int64_t k = i / (count / shown->document->K);
+        json_t *own;
+
+        (void)snprintf(key, sizeof key, "%.0f", (double)ids[i]);
+        if (ids[i] < 0)
+            continue;
+        if (!json_object_get(names, key))
+            (void)json_object_set_new(names, key, explain_token_json(speller, (int64_t)ids[i]));
+        own = predicted_json(shown, speller, k, (int32_t)ids[i]);
+        if (!json_equal(own, json_object_get(names, key))) {
+            (void)snprintf(target, sizeof target, "%" PRId64, k);
+            if (!json_object_get(joined, target))
+                (void)json_object_set_new(joined, target, json_object());
+            (void)json_object_set(json_object_get(joined, target), key, own);
+        }
+        json_decref(own);
     }
 }
 
@@ -119,9 +173,9 @@ static void add_layers(json_t *lens, const explain_shown *shown, const explain_s
     (void)json_object_set_new(lens, array->name, list_json(values, count));
     if (array->shape != BP_EXPLAIN_TOPS)
         return;
-    if (!json_object_get(lens, "names"))
-        (void)json_object_set_new(lens, "names", json_object());
-    add_names(json_object_get(lens, "names"), speller, values, count);
+    (void)json_object_set_new(lens, "names", json_object());
+    (void)json_object_set_new(lens, "joined", json_object());
+    add_names(lens, shown, speller, values, count);
 }
 
 /* ---- attention ---- */
@@ -216,12 +270,21 @@ static void add_matrices(json_t *data, const explain_shown *shown)
         (void)json_array_append_new(list, matrix_json(shown, &matrices[m]));
 }
 
-/* The name of a class or tag, else a token. */
-static json_t *target_json(const explain_shown *shown, const explain_speller *speller,
-                           int32_t target)
+/* The name of a class or tag, or the token that is predicted, or at which an answer begins or ends.
+ */
+static json_t *target_json(const explain_shown *shown, const explain_speller *speller, int64_t k)
 {
-    return shown->outcomes ? bp_json_string(shown->outcomes[target])
-                           : explain_token_json(speller, target);
+    const bp_explained *document = shown->document;
+    const bp_task_shape *task = &shown->settings->info->task;
+    int32_t target = document->targets[k];
+
+    if (shown->outcomes)
+        return bp_json_string(shown->outcomes[target]);
+    if (!bp_task_has_head(task))
+        return predicted_json(shown, speller, k, target);
+    return bp_task_kind_of(task)->is_value
+               ? json_string("value")
+               : explain_joined_json(speller, document->inputs, document->T, target);
 }
 
 /* The source of an encoder-decoder, and for each input, its text of the two. */
@@ -266,7 +329,7 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
     (void)json_object_set_new(data, "inputs", explain_spans_json(&spans));
     for (int64_t k = 0; k < document->K; k++) {
         (void)json_array_append_new(places, json_integer(document->places[k]));
-        (void)json_array_append_new(targets, target_json(shown, speller, document->targets[k]));
+        (void)json_array_append_new(targets, target_json(shown, speller, k));
     }
     for (int k = 0; k < shown->count && err == BP_OK; k++) {
         if (shown->methods[k] == &bp_explain_sources)

@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MARK  "##"           /* WordPiece's mark of a token that continues a word */
-#define BLANK "\xE2\x96\x81" /* U+2581, SentencePiece's mark of a space */
+#define LONGEST 3              /* tokens that may precede one whose byte ends a character */
+#define MARK    "##"           /* WordPiece's mark of a token that continues a word */
+#define BLANK   "\xE2\x96\x81" /* U+2581, SentencePiece's mark of a space */
 
 bp_err explain_speller_open(explain_speller *out, const bp_corpus *corpus, const bp_config *config)
 {
@@ -128,6 +129,28 @@ json_t *explain_token_json(const explain_speller *speller, int64_t token)
     bp_buffer_clear(&text);
     bp_buffer_clear(&name);
     return out;
+}
+
+json_t *explain_joined_json(const explain_speller *speller, const int32_t *tokens, int64_t count,
+                            int64_t at)
+{
+    json_t *out = NULL;
+
+    for (int64_t first = at > LONGEST ? at - LONGEST : 0; speller->tokenizer && !out && first <= at;
+         first++) {
+        bp_buffer name = {0}, text = {0};
+        int64_t taken = 1;
+        bp_err err = bp_tokenizer_characters(speller->tokenizer, tokens + first, count - first,
+                                             &name, &taken);
+
+        if (err == BP_OK && taken > 1 && first + taken > at) {
+            add_text(speller, !speller->continues[tokens[first]], name.data, name.bytes, &text);
+            out = json_stringn(text.data, text.bytes);
+        }
+        bp_buffer_clear(&text);
+        bp_buffer_clear(&name);
+    }
+    return out ? out : explain_token_json(speller, tokens[at]);
 }
 
 void explain_word_at(const explain_spans *spans, int64_t first, int64_t *end, bp_buffer *text)

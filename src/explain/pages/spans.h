@@ -39,6 +39,10 @@ void explain_spans_clear(explain_spans *spans);
 json_t *explain_spans_json(const explain_spans *spans);
 /** The text of one token; its id if there is no tokenizer. New reference. */
 json_t *explain_token_json(const explain_speller *speller, int64_t token);
+/** The same for token `at` of a text, with the tokens beside it whose bytes are of the same
+ * character. New reference. */
+json_t *explain_joined_json(const explain_speller *speller, const int32_t *tokens, int64_t count,
+                            int64_t at);
 /** text: the word of spans [first, end), without its leading space. Sets *end. */
 void explain_word_at(const explain_spans *spans, int64_t first, int64_t *end, bp_buffer *text);
 

@@ -59,13 +59,6 @@ int64_t explain_variants_column(const bp_explain_settings *settings, const bp_ex
                                                           : 0;
 }
 
-const char *explain_variants_lacks_sets(const bp_model_info *info)
-{
-    return info->reads_source && bp_task_has_head(&info->task) && !explain_variants_classifies(info)
-               ? "it reads its text twice, by encoder and decoder"
-               : NULL;
-}
-
 /* ---- a batch ---- */
 
 static bool is_value(const bp_model_info *info)

@@ -37,8 +37,6 @@ int64_t explain_variants_column(const bp_explain_settings *settings, const bp_ex
 /** Number of values of a text if the preferred outcome is not requested. */
 int64_t explain_variants_outcomes(const bp_explain_settings *settings,
                                   const bp_explained *document);
-/** bp_explain_method.lacks of sets of words. */
-const char *explain_variants_lacks_sets(const bp_model_info *info);
 /** Does the model classify whole texts? */
 bool explain_variants_classifies(const bp_model_info *info);
 /** The value of a text: the probability of classes, tags and places of answers; ln p of words; a

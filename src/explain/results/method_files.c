@@ -3,9 +3,11 @@
 #include "explain/pages/gather.h"
 
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/tables/tables.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define VERSION 1
@@ -356,6 +358,7 @@ typedef struct merger {
     explain_weights_file weights;
     explain_gathered gathered;
     explain_reading read;
+    int64_t broken; /* documents */
 } merger;
 
 /* A unit's result: K targets, the results of each method, and the weights of an example. */
@@ -381,8 +384,10 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
                            explain_outcomes(self),
                            &to->gathered.entries};
 
-    if (err == BP_OK && sizes.K > 0)
+    if (err == BP_OK && sizes.K > 0) {
+        to->broken += results[explain_unit_floats(self, &form, example) - 1] > 0;
         err = explain_texts_read(&self->texts, part->unit, &to->read);
+    }
     if (sizes.K > 0)
         memcpy(to->read.targets, part->data, (size_t)sizes.K * sizeof *to->read.targets);
     for (int k = 0; k < self->count && err == BP_OK && sizes.K > 0; k++) {
@@ -425,9 +430,10 @@ static bp_err save_summary(explainer *self, const merger *from)
     for (int k = 0; k < self->count; k++)
         (void)json_object_set(methods, from->files[k].method->name, from->files[k].figures);
     self->summary =
-        json_pack("{s{ss ss} sI sI so}", "model", "kind", self->job->info.kind, "digest",
+        json_pack("{s{ss ss} sI sI sI so}", "model", "kind", self->job->info.kind, "digest",
                   self->job->info.digest, "documents", (json_int_t)self->texts.documents, "targets",
-                  (json_int_t)self->texts.targets, "methods", methods);
+                  (json_int_t)self->texts.targets, "not_finite", (json_int_t)from->broken,
+                  "methods", methods);
     explain_gather_finish(&from->gathered, self, self->summary);
     err = bp_json_save(path, self->summary);
     bp_free(path);
@@ -458,6 +464,18 @@ static bp_err commit_all(explainer *self, merger *to)
     return err == BP_OK ? save_summary(self, to) : err;
 }
 
+static void warn_of_broken(const explainer *self, int64_t broken)
+{
+    if (broken > 0)
+        BP_WARN(
+            "explain.not_finite",
+            "of %" PRId64 " of %" PRId64
+            " documents the model gives values that are not finite (null in summary.json and on "
+            "pages): at explain.model = %s; its weights are damaged or its numbers overflow: "
+            "explain an earlier checkpoint",
+            broken, self->texts.documents, bp_explain_keys_of(self->job->config)->model);
+}
+
 bp_err explain_merge(void *context, bp_parts *parts)
 {
     explainer *self = context;
@@ -468,6 +486,7 @@ bp_err explain_merge(void *context, bp_parts *parts)
     explain_reading_new(&to.read, &self->texts);
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
         err = put_unit(self, &part, &to);
+    warn_of_broken(self, to.broken);
     for (int k = 0; k < self->count && err == BP_OK; k++)
         if (self->methods[k]->merge)
             err = explain_merge_method(self, k, parts, to.files[k].draft.file, to.files[k].figures);

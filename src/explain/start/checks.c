@@ -169,10 +169,10 @@ static bp_err check_sets(const explainer *self)
     bool compares = bp_explain_position(keys->methods, &bp_explain_contrast_sets);
 
     if (compares && (!keys->sets || keys->texts))
-        return BP_FAIL(
-            BP_ERR_CONFIG, "explain.no_sets",
-            "explain.methods = contrast_sets needs a label of the corpus that says which "
-            "documents belong together: at explain.sets; set it, with explain.corpus");
+        return BP_FAIL(BP_ERR_CONFIG, "explain.no_sets",
+                       "explain.methods = contrast_sets needs a label of the corpus, or a list, "
+                       "that says which "
+                       "documents belong together: at explain.sets; set it, with explain.corpus");
     return BP_OK;
 }
 
@@ -248,6 +248,8 @@ bp_err explain_check(explainer *self)
                       "explain.masks; leave it out");
     if (err == BP_OK && keys->masks)
         err = bp_sha256_of_file(keys->masks, self->masks_hash, &bytes);
+    if (err == BP_OK && explain_sets_are_listed(keys->sets))
+        err = bp_sha256_of_file(keys->sets, self->sets_hash, &bytes);
     if (err == BP_OK && job->lm && strcmp(keys->choose, "hardest") == 0 &&
         (info->masks || bp_task_has_head(&info->task)))
         err = BP_FAIL(BP_ERR_CONFIG, "explain.no_hardest",

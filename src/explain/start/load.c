@@ -148,10 +148,10 @@ void explain_make_key(explainer *self)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
     bp_work_key(self->key,
-                "explain 3 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
+                "explain 4 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
                 " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
                 " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64
-                " %" PRId64 " %s %.17g %s",
+                " %" PRId64 " %s %.17g %s%s",
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
                 (int)self->target, self->texts.outcome, self->masks_hash,
                 s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
@@ -161,5 +161,5 @@ void explain_make_key(explainer *self)
                 s->keys->most_words, s->keys->shapley, s->keys->flips, s->keys->edits,
                 s->keys->beam, s->keys->examples, s->keys->choose, keys->layers ? keys->layers : "",
                 keys->words ? keys->words : "", keys->factors, keys->keys, keys->neighbours,
-                self->datastore_hash, keys->change, keys->sets ? keys->sets : "");
+                self->datastore_hash, keys->change, keys->sets ? keys->sets : "", self->sets_hash);
 }

@@ -15,8 +15,9 @@ bool explain_goes_backward(const explainer *self);
 /** Errors: BP_ERR_CONFIG members cannot be explained in turn, or a method has no mean over them.
  * Local. */
 bp_err explain_check_ensemble(const explainer *self);
-/** Sets the target, whether preferred outcomes are needed and the hash of explain.masks. Local.
- * Errors: BP_ERR_CONFIG the methods do not support the model; those of reading. */
+/** Sets the target, whether preferred outcomes are needed and the hashes of explain.masks and
+ * explain.sets. Local. Errors: BP_ERR_CONFIG the methods do not support the model; those of
+ * reading. */
 bp_err explain_check(explainer *self);
 
 /* memory_plan.c */

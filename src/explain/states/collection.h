@@ -58,7 +58,8 @@ const char *bp_explain_lacks_layers(const bp_model_info *info);
 
 /** coefficients[layers][T][keys] of a document. Collective over mesh->model. Errors: those of
  * bp_model_ops.coefficients. */
-bp_err bp_explain_coefficients(bp_model *lm, const bp_explained *document, float *coefficients);
+bp_err bp_explain_coefficients(bp_model *lm, const bp_explain_settings *settings,
+                               const bp_explained *document, float *coefficients);
 /** bp_explain_method.lacks */
 const char *bp_explain_lacks_keys(const bp_model_info *info);
 

@@ -111,6 +111,7 @@ bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settin
     if (err == BP_OK) {
         take_last(&self, scratch);
         bp_all_sum(self.states, floats, scratch, settings->group);
+        bp_explain_look(settings, self.states, floats);
         if (out)
             add_states(&self, document, out);
     }

@@ -39,6 +39,7 @@ static void add_target(explain_reading *read, int32_t target, int64_t place)
 {
     bp_explained *document = &read->document;
 
+    read->labels[document->K] = -1;
     read->targets[document->K] = target;
     read->places[document->K++] = (int32_t)place;
 }
@@ -121,8 +122,8 @@ static bp_err list_masked(const explain_texts *texts, int64_t d, explain_reading
 /* ---- tasks ---- */
 
 /* Targets of one end of a row. */
-static void add_row(const explain_texts *texts, explain_reading *read, const task_row *row,
-                    int64_t end)
+static void add_targets(const explain_texts *texts, explain_reading *read, const task_row *row,
+                        int64_t end)
 {
     const task_documents *examples = &texts->examples;
     int64_t place = bp_task_documents_at(examples, row, end, 0, read->document.T);
@@ -147,6 +148,18 @@ static void add_row(const explain_texts *texts, explain_reading *read, const tas
     default:
         add_target(read, 0, place);
     }
+}
+
+/* And their label. */
+static void add_row(const explain_texts *texts, explain_reading *read, const task_row *row,
+                    int64_t end)
+{
+    bool over_places = texts->examples.kind->over_places;
+    int64_t first = read->document.K;
+
+    add_targets(texts, read, row, end);
+    for (int64_t k = first; k < read->document.K; k++)
+        read->labels[k] = over_places ? row->answer[end] : row->label;
 }
 
 static void list_rows(const explain_texts *texts, int64_t d, explain_reading *read)
@@ -183,8 +196,10 @@ bp_err explain_framed_read(explain_texts *texts, int64_t d, explain_reading *rea
         return list_masked(texts, d, read);
     list_rows(texts, d, read);
     if (texts->sets) {
-        read->document.set = texts->sets[explain_framed_document(texts, d)];
-        read->document.label = texts->examples.row[texts->examples.first_row[d]].label;
+        read->document.of = explain_framed_document(texts, d);
+        read->document.set = texts->sets[read->document.of];
+        if (texts->examples.kind->is_value)
+            read->document.value = (double)texts->examples.row[texts->examples.first_row[d]].value;
     }
     return BP_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/process/heartbeat.h"
 #include "infer/score/scorer.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t at_most(int64_t count, int64_t most)
@@ -83,7 +84,9 @@ bp_err explain_texts_read(explain_texts *texts, int64_t d, explain_reading *read
 {
     read->document = (bp_explained){.hides = -1,
                                     .set = -1,
-                                    .label = -1,
+                                    .of = d,
+                                    .value = NAN,
+                                    .labels = read->labels,
                                     .inputs = read->inputs,
                                     .segments = texts->framed ? read->segments : NULL,
                                     .sources = read->sources,
@@ -100,6 +103,7 @@ static void allocate(explain_reading *read, const explain_sizes *most, int64_t f
                               .sources = bp_alloc("explain", most->S + 1, sizeof *read->sources),
                               .targets = bp_alloc("explain", most->K, sizeof *read->targets),
                               .places = bp_alloc("explain", most->K, sizeof *read->places),
+                              .labels = bp_alloc("explain", most->K, sizeof *read->labels),
                               .foils = bp_alloc("explain", most->K * foils, sizeof *read->foils)};
 }
 
@@ -119,6 +123,7 @@ void explain_reading_clear(explain_reading *read)
     bp_free(read->sources);
     bp_free(read->targets);
     bp_free(read->places);
+    bp_free(read->labels);
     bp_free(read->foils);
 }
 

@@ -44,6 +44,7 @@ typedef struct explain_reading {
     int32_t *sources;      /* [most S] */
     int32_t *targets;      /* [most K] */
     int32_t *places;       /* [most K] */
+    int32_t *labels;       /* [most K] */
     int32_t *foils;        /* [most K][foils] */
 } explain_reading;
 
@@ -88,8 +89,11 @@ bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish);
 
 /* ---- sets.c ---- */
 
-/** The sets of the wish: numbers of the label's values, in the order of first occurrence. Local.
- * Errors: BP_ERR_CONFIG the corpus has no such label; those of reading it. */
+/** Is it a file with a list, and not a label? */
+bool explain_sets_are_listed(const char *sets);
+/** The sets of the wish: numbers of the label's values, or of the names in a JSON file, in the
+ * order of first occurrence. Local. Errors: BP_ERR_CONFIG the corpus has no such label;
+ * BP_ERR_FORMAT a list of another length; those of reading. */
 bp_err explain_sets_open(explain_texts *texts);
 
 /* ---- framed.c ---- */

@@ -73,19 +73,17 @@ static void add_parameters(json_t *about, const char *folder, const char *model)
     }
 }
 
-/* "2026-11-29T19:31:27Z" */
-static void add_date(json_t *about, const char *stamp)
+/* Of times as "2026-11-29T19:31:27Z"; `last`: of the last of several runs. */
+static void add_date(json_t *about, const char *first, const char *last)
 {
-    char *text = bp_strdup(stamp);
+    char *text;
 
-    if (strlen(text) == 20) {
-        text[10] = ' ';
-        text[16] = '\0';
-        char *whole = bp_sprintf("%s UTC", text);
-
-        add(about, "Date", whole, false);
-        bp_free(whole);
-    }
+    if (strlen(first) != 20 || strlen(last) != 20)
+        return;
+    text = strncmp(first, last, 16) == 0
+               ? bp_sprintf("%.10s %.5s UTC", first, first + 11)
+               : bp_sprintf("%.10s %.5s to %.10s %.5s UTC", first, first + 11, last, last + 11);
+    add(about, "Date", text, false);
     bp_free(text);
 }
 
@@ -118,22 +116,64 @@ void bp_report_about(json_t *page, const char *folder)
     add(about, "Corpus", value_of(&pairs, CORPORA), false);
     add(about, "Command", text_of(record, "command"), true);
     add(about, "Version", text_of(record, "version"), false);
-    add_date(about, text_of(record, "started"));
+    add_date(about, text_of(record, "started"), text_of(record, "started"));
     (void)json_object_set_new(page, "about", about);
     bp_run_pairs_clear(&pairs);
     json_decref(record);
     free(real); /* realpath's */
 }
 
-void bp_report_about_run(json_t *about, const char *name, const char *folder)
+/* The version of a run after those of `versions`, unless it is there. */
+static void add_version(json_t *versions, const char *version)
 {
-    json_t *record = NULL;
-    const bp_path path = bp_path_in(folder, "run.json");
-    char *value;
+    if (version[0] != '\0')
+        (void)json_object_set_new(versions, version, json_true());
+}
 
-    (void)bp_json_load(&record, path.text, RECORD_LIMIT); /* damaged: it says less */
-    value = bp_sprintf("%s", text_of(record, "command")[0] ? text_of(record, "command") : folder);
-    add(about, name, value, true);
-    bp_free(value);
-    json_decref(record);
+static void add_versions(json_t *about, json_t *versions)
+{
+    bp_buffer list = {0};
+    const char *version;
+    json_t *one;
+
+    json_object_foreach(versions, version, one)
+        bp_buffer_printf(&list, "%s%s", list.bytes > 0 ? ", " : "", version);
+    add(about, json_object_size(versions) > 1 ? "Versions" : "Version",
+        list.data ? (const char *)list.data : "", false);
+    bp_buffer_clear(&list);
+}
+
+void bp_report_about_runs(json_t *page, char *const *names, const char *const *folders,
+                          int64_t count)
+{
+    json_t *about = json_array(), *commands = json_array(), *versions = json_object();
+    char *first = bp_strdup(""), *last = bp_strdup("");
+
+    for (int64_t r = 0; r < count; r++) {
+        json_t *record = NULL;
+        const bp_path path = bp_path_in(folders[r], "run.json");
+        const char *command, *started;
+
+        (void)bp_json_load(&record, path.text, RECORD_LIMIT); /* damaged: it says less */
+        command = text_of(record, "command");
+        started = text_of(record, "started");
+        add(commands, names[r], command[0] ? command : folders[r], true);
+        add_version(versions, text_of(record, "version"));
+        if (started[0] && (!first[0] || strcmp(started, first) < 0)) {
+            bp_free(first);
+            first = bp_strdup(started);
+        }
+        if (strcmp(started, last) > 0) {
+            bp_free(last);
+            last = bp_strdup(started);
+        }
+        json_decref(record);
+    }
+    add_versions(about, versions);
+    add_date(about, first, last);
+    (void)json_object_set_new(page, "about", about);
+    (void)json_object_set_new(page, "commands", commands);
+    bp_free(first);
+    bp_free(last);
+    json_decref(versions);
 }

@@ -29,8 +29,10 @@ bp_err bp_report_text(char **out, const char *file, const json_t *data);
 /** page.about: run, model, parameters, corpus, command, version and date of the run at `folder`, as
  * far as run.json and config.ini have them; pages/head.html shows it at the top of every page. */
 void bp_report_about(json_t *page, const char *folder);
-/** A line of `about` for one of several runs: its command, or its folder without one. */
-void bp_report_about_run(json_t *about, const char *name, const char *folder);
+/** For several runs: page.about has the versions of all, and when the first and the last began;
+ * page.commands has the command of each, or its folder without one. */
+void bp_report_about_runs(json_t *page, char *const *names, const char *const *folders,
+                          int64_t count);
 
 /** A self-contained gnuplot script: `variables`, common.gp, NAME.gp.
  *

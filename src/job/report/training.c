@@ -463,15 +463,16 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
-/* For several runs: the command of each, below the figures, as there may be many. */
-static void add_commands(json_t *page, const training *self)
+/* For several runs: the commands are below the figures, as there may be many. */
+static void add_runs(json_t *page, const training *self)
 {
-    json_t *about = json_array();
+    const char **folders = bp_alloc("report", self->count, sizeof *folders);
 
     for (int64_t r = 0; r < self->count; r++)
-        bp_report_about_run(about, self->names[r], self->runs[r].folder);
-    (void)json_object_set_new(page, "commands", about);
+        folders[r] = self->runs[r].folder;
+    bp_report_about_runs(page, self->names, folders, self->count);
     (void)json_object_set_new(page, "several", json_true());
+    bp_free(folders);
 }
 
 static json_t *page_of(const training *self)
@@ -498,7 +499,7 @@ static json_t *page_of(const training *self)
     if (self->count == 1)
         bp_report_about(page, self->runs[0].folder);
     else
-        add_commands(page, self);
+        add_runs(page, self);
     return page;
 }
 

@@ -286,6 +286,62 @@ static bp_batch make_piece(network_model *self, const network_pieces *pieces,
     return piece;
 }
 
+/* ---- a decoder that reads its source again ---- */
+
+bool network_mirrors(const network_pieces *pieces)
+{
+    return pieces->maker.make == make_framed && pieces->maker.form.stream[1].T > 0;
+}
+
+static int64_t mirrored_floats(int64_t windows, int64_t T, int64_t E)
+{
+    return (windows * T + 1) * E; /* and scratch for a row */
+}
+
+size_t network_mirrored_bytes(const bp_network *network, const bp_example_maker *maker,
+                              int64_t windows)
+{
+    int64_t E = bp_embedding_width(network->blocks[0]);
+
+    return maker->make == make_framed && maker->form.stream[1].T > 0
+               ? (size_t)mirrored_floats(windows, maker->form.stream[0].T, E) * sizeof(float)
+               : 0;
+}
+
+static bp_err reserve_mirrored(network_model *self, const bp_model_batch *batch)
+{
+    int64_t floats = mirrored_floats(batch->windows, batch->length, self->face.info.vector_width);
+
+    if (!network_is_first(self) || floats <= self->mirrored_capacity)
+        return BP_OK;
+    bp_free(self->mirrored);
+    self->mirrored_capacity = 0;
+    self->mirrored = bp_try_alloc("model.mirrored", floats, sizeof *self->mirrored);
+    if (!self->mirrored)
+        return bp_fail_memory("a decoder's word vectors", floats, sizeof *self->mirrored);
+    self->mirrored_capacity = floats;
+    return BP_OK;
+}
+
+/* The vectors of windows [first, first + windows): those of the start token, then of the text. */
+static void mirror_vectors(network_model *self, const bp_model_batch *batch, int64_t first,
+                           int64_t windows)
+{
+    int64_t T = batch->length, E = self->face.info.vector_width;
+    int32_t start = (int32_t)self->face.info.start_token;
+    float *to = self->mirrored + first * T * E, *scratch = self->mirrored + batch->windows * T * E;
+
+    if (!network_is_first(self))
+        return;
+    bp_embedding_rows(self->network->blocks[0], 0, &start, 1, to, scratch);
+    for (int64_t w = 0; w < windows; w++) {
+        if (w > 0)
+            memcpy(to + w * T * E, to, (size_t)E * sizeof *to);
+        memcpy(to + (w * T + 1) * E, batch->vectors + (first + w) * T * E,
+               (size_t)((T - 1) * E) * sizeof *to);
+    }
+}
+
 bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows, char *bytes)
 {
@@ -295,8 +351,13 @@ bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
 
     pass.first_slot = batch->first_slot + first;
     pass.first_window = batch->first_window + first;
-    if (batch->vectors)
+    if (batch->vectors && network_mirrors(pieces)) {
+        mirror_vectors(self, batch, first, windows);
+        pass.vectors[0] = self->mirrored + first * batch->length * E;
+        pass.vectors[1] = batch->vectors + first * batch->length * E;
+    } else if (batch->vectors) {
         pass.vectors[0] = batch->vectors + first * batch->length * E;
+    }
     if (batch->source_vectors)
         pass.vectors[1] = batch->source_vectors + first * batch->source_length * E;
     return pass;
@@ -320,6 +381,8 @@ bp_err network_pieces_begin(network_pieces *pieces, network_model *self,
               (batch->sources != NULL) == self->face.info.reads_source);
     if (err == BP_OK && self->network->changes_after > 0)
         err = find_lengths(self, batch);
+    if (err == BP_OK && network_mirrors(pieces) && !bp_gemm_is_forward_only(self->gemm))
+        err = reserve_mirrored(self, batch);
     return err;
 }
 

@@ -273,6 +273,16 @@ static void run_piece(network_model *self, const network_pieces *pieces,
     run_backward(self, &pass, &memory);
 }
 
+/* The text's vectors are read by the encoder and, a place later, by the decoder. */
+static void add_mirrored(const network_model *self, const bp_model_batch *batch, int64_t first,
+                         int64_t windows, float *gradients)
+{
+    int64_t T = batch->length, E = self->face.info.vector_width;
+
+    for (int64_t w = first; w < first + windows && network_is_first(self); w++)
+        bp_add(gradients + w * T * E, self->mirrored + (w * T + 1) * E, (T - 1) * E);
+}
+
 bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float *gradients,
                              float *source_gradients)
 {
@@ -291,10 +301,16 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
     err = bp_agree(mesh->model, err);
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += each) {
         int64_t windows = first + each < batch->windows ? each : batch->windows - first;
-        float *const to[BP_STREAMS] = {gradients + first * T * E,
-                                       batch->sources ? source_gradients + first * S * E : NULL};
+        float *to[BP_STREAMS] = {gradients + first * T * E,
+                                 batch->sources ? source_gradients + first * S * E : NULL};
 
+        if (network_mirrors(&pieces) && network_is_first(self)) {
+            to[1] = to[0];
+            to[0] = self->mirrored + first * T * E;
+        }
         run_piece(self, &pieces, batch, first, windows, to);
+        if (network_mirrors(&pieces))
+            add_mirrored(self, batch, first, windows, gradients);
     }
     if (err != BP_OK)
         return err;

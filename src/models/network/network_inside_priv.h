@@ -37,6 +37,9 @@ typedef struct network_model {
     size_t memory_bytes;
     char *gradient_memory; /* the same for one with a backward pass */
     size_t gradient_memory_bytes;
+    float *mirrored; /* [mirrored_capacity] the word vectors of a decoder that reads its source
+                        again (network_mirrors), then their gradients; stage 0 */
+    int64_t mirrored_capacity;
     bool repeats;      /* the data that blocks keep for one window can be copied for others
                           (bp_block_repeat) */
     bp_probe *probe;   /* borrowed; NULL: no probe */
@@ -46,6 +49,11 @@ typedef struct network_model {
     kept_states *kept; /* [kept_count] without dropout, then of each pass with it */
     int64_t kept_count;
 } network_model;
+
+static inline bool network_is_first(const network_model *self)
+{
+    return self->mesh->pipeline_rank == 0;
+}
 
 static inline bool network_is_last(const network_model *self)
 {
@@ -99,13 +107,19 @@ typedef struct network_pieces {
     } given;
     bool trains; /* targets of a task are laid out as in training: its head goes backward */
 } network_pieces;
-/** And the memory for them: a window's buffer, and the lengths of windows where the network depends
- * on them. Errors: BP_ERR_SYSTEM. Local. */
+/** And the memory for them: a window's buffer, the lengths of windows where the network depends on
+ * them, and a decoder's word vectors. Errors: BP_ERR_SYSTEM. Local. */
 bp_err network_pieces_begin(network_pieces *pieces, network_model *self,
                             const bp_model_batch *batch);
+/** Does a decoder read the text again, after its start token (bp_task_mirror)? */
+bool network_mirrors(const network_pieces *pieces);
+/** Memory for the word vectors of such a decoder: 0 on stages that have none. */
+size_t network_mirrored_bytes(const bp_network *network, const bp_example_maker *maker,
+                              int64_t windows);
 /** Memory of the examples of some windows. */
 size_t network_example_bytes(const bp_example_maker *maker, int64_t windows);
-/** A pass over windows [first, first + windows) of a batch; `bytes` has the examples. */
+/** A pass over windows [first, first + windows) of a batch; `bytes` has the examples. Collective
+ * over mesh->tensor. */
 bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows,
                            char *bytes);

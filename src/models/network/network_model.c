@@ -164,6 +164,7 @@ static void network_free(bp_model *model)
     }
     bp_free(self->values);
     bp_free(self->gradient_memory);
+    bp_free(self->mirrored);
     bp_free(self->memory);
     bp_free(self->window);
     bp_free(self->lengths);
@@ -448,7 +449,8 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
                 ? (int64_t)(products.scratch + network_piece_bytes(network, &maker, windows))
                 : 0;
         if (task->differentiates)
-            work = (int64_t)(products.scratch + network_gradient_bytes(network, &maker, windows));
+            work = (int64_t)(products.scratch + network_gradient_bytes(network, &maker, windows) +
+                             network_mirrored_bytes(network, &maker, task->windows));
         work += network->table_bytes;
         *out = (bp_model_memory){
             .weights_bytes = load.held + (int64_t)products.copies,
