@@ -55,6 +55,7 @@ static bp_err write_column(column *c)
             writer, &(bp_extent){.offset = (uint64_t)shape.offset + (uint64_t)first * c->width,
                                  .bytes = (uint64_t)now * c->width,
                                  .xxh3 = bp_xxh3(piece, (size_t)now * c->width)});
+        bp_corpus_writer_begin_sync(writer, shape.offset + (first + now) * (int64_t)c->width);
     }
     bp_free(piece);
     return err;
