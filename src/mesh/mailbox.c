@@ -17,7 +17,8 @@ typedef struct sent_mail {
 struct bp_mailbox {
     MPI_Comm comm;
     sent_mail *sent;
-    MPI_Request barrier; /* of the end; MPI_REQUEST_NULL before it */
+    int64_t unmatched, calls; /* of `sent` at the last look through it, and calls since then */
+    MPI_Request barrier;      /* of the end; MPI_REQUEST_NULL before it */
 };
 
 bp_mailbox *bp_mailbox_new(MPI_Comm comm)
@@ -32,6 +33,7 @@ bp_mailbox *bp_mailbox_new(MPI_Comm comm)
 /* Forget what was matched. */
 static void release_sent(bp_mailbox *box)
 {
+    box->unmatched = box->calls = 0;
     for (sent_mail **at = &box->sent; *at;) {
         sent_mail *mail = *at;
         int matched;
@@ -39,11 +41,20 @@ static void release_sent(bp_mailbox *box)
         BP_MPI(MPI_Test(&mail->request, &matched, MPI_STATUS_IGNORE));
         if (!matched) {
             at = &mail->next;
+            box->unmatched++;
             continue;
         }
         *at = mail->next;
         bp_free(mail);
     }
+}
+
+/* Once in as many calls as there are messages: so a call looks at one or two of them, however many
+ * ranks ask at once. */
+static void release_now_and_then(bp_mailbox *box)
+{
+    if (++box->calls > box->unmatched)
+        release_sent(box);
 }
 
 void bp_mailbox_send(bp_mailbox *box, int to, int kind, const void *data, int64_t bytes)
@@ -56,7 +67,7 @@ void bp_mailbox_send(bp_mailbox *box, int to, int kind, const void *data, int64_
         MPI_Issend(mail->data, bp_mpi_count(bytes), MPI_BYTE, to, kind, box->comm, &mail->request));
     mail->next = box->sent;
     box->sent = mail;
-    release_sent(box);
+    release_now_and_then(box);
 }
 
 bool bp_mailbox_take(bp_mailbox *box, int kind, bp_mail *out)
@@ -66,7 +77,7 @@ bool bp_mailbox_take(bp_mailbox *box, int kind, bp_mail *out)
     MPI_Status status;
     int there, bytes;
 
-    release_sent(box);
+    release_now_and_then(box);
     BP_MPI(MPI_Improbe(MPI_ANY_SOURCE, kind, box->comm, &there, &message, &status));
     if (!there)
         return false;
@@ -112,6 +123,7 @@ static bool has_ended(void *context)
 
     while (bp_mailbox_take(box, BP_MAIL_ANY, &dropped))
         bp_free(dropped.data);
+    release_sent(box);
     if (box->barrier != MPI_REQUEST_NULL)
         BP_MPI(MPI_Test(&box->barrier, &ended, MPI_STATUS_IGNORE));
     else if (!box->sent)

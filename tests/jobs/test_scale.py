@@ -32,7 +32,8 @@ class Scale(JobTest):
 
     def rows(self, result):
         """tensor, pipeline, data, step seconds and bound of each row; the configuration's own first."""
-        rows = re.findall(r"^([* ]) +(\d+) +(\d+) +(\d+) +\d+ x \d+ +\S+ +([\d.e-]+) \+-\d+% +([\d.]+) +([\d.]+)  (\w+)", result.out, re.M)
+        text = result.out.split("the fastest of fewer ranks")[0]
+        rows = re.findall(r"^([* ]) +(\d+) +(\d+) +(\d+) +\d+ x \d+ +\S+ +([\d.e-]+) \+-\d+% +([\d.]+) +([\d.]+)  (\w+)", text, re.M)
         self.assertTrue(rows, str(result))
         return sorted(((star, int(t), int(p), int(d), float(s), bound) for star, t, p, d, s, _, _, bound in rows), reverse=True)
 
@@ -47,6 +48,16 @@ class Scale(JobTest):
         self.assertRegex(result.out, r"a checkpoint: 6 files, [\d.]+ GiB; a restart: 8 opens")
         faster = self.rows(self.plan("--ranks", "8", "--nodes", "4", "mesh.pipeline=2", "mesh.sums=bf16"))
         self.assertLess(faster[0][4], rows[0][4])
+
+    def test_fewer_ranks_of_more_threads_are_planned_as_a_plan_of_them(self):
+        one = self.plan("--ranks", "8", "--nodes", "4")
+        row = re.search(r"the fastest of fewer ranks: 4, each with 2 times.*\n +1 +(\d+) +(\d+) .*? ([\d.e-]+) \+-", one.out)
+        self.assertTrue(row, str(one))
+        twice = NETWORK.replace("flops = 1e10", "flops = 2e10").replace("memory_bandwidth = 1e10", "memory_bandwidth = 2e10")
+        two = self.plan("--ranks", "4", "--nodes", "4", network=("--network", self.keep("twice.ini", twice)))
+        self.assertNotIn("fewer ranks", two.out)  # a node has one
+        best = min(self.rows(two), key=lambda row: row[4])
+        self.assertEqual((int(row[1]), int(row[2]), float(row[3])), best[2:5])
 
     def test_bad_network_files_and_options_are_refused(self):
         for text, status, identifier in (("[network]\nbandwidth = 1\n", 78, "unknown"), ("[network]\nnode_latency = -1\n", 78, "node_latency"),

@@ -278,6 +278,11 @@ int bp_path_try_names(const char *path, const char *before, const char *after,
     return -1;
 }
 
+void bp_file_begin_sync(int fd, int64_t first, int64_t bytes)
+{
+    (void)sync_file_range(fd, (off_t)first, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+}
+
 bool bp_path_exists(const char *path)
 {
     struct stat status;

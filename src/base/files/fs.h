@@ -96,6 +96,11 @@ int bp_write_all(int fd, const void *data, size_t bytes);
 int bp_pwrite_all(int fd, const void *data, size_t bytes, int64_t offset);
 int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset);
 
+/** Let the system begin to write bytes [first, first + bytes) to disk, so that a later fsync waits
+ * less. Best effort: no error is reported, fsync reports it. Writes may wait in the disk's queue.
+ */
+void bp_file_begin_sync(int fd, int64_t first, int64_t bytes);
+
 bool bp_path_exists(const char *path);
 bool bp_path_is_dir(const char *path);
 int64_t bp_file_size(const char *path); /* -1 if there is no such file */

@@ -14,8 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNKS_A_RANK 4 /* being compressed: ... */
-#define CHUNKS_OF_ONE 2 /* ... of one rank, before rank 0 compresses some itself */
+#define CHUNKS_A_RANK 4  /* being compressed: ... */
+#define PIECES_A_LOOK 64 /* at the clock */
+#define CHUNKS_OF_ONE 2  /* ... of one rank, before rank 0 compresses some itself */
 
 /* Received batches of one rank that are not used up. */
 typedef struct inbox {
@@ -283,9 +284,11 @@ static int64_t joined_bytes(const master *m, const bp_documents_stats *stats)
     return bytes < stats->total_bytes ? bytes : stats->total_bytes;
 }
 
-static void log_progress(master *m)
+/* Looks at the clock only once in some pieces: a piece may be short. */
+static void log_progress(master *m, int64_t number)
 {
-    double now = bp_clock_now(), seconds = now - m->started;
+    double now = number % PIECES_A_LOOK == 0 ? bp_clock_now() : m->reported;
+    double seconds = now - m->started;
     bp_documents_stats stats;
     char left[32];
 
@@ -351,7 +354,7 @@ static bp_err join_all(master *m)
                                   m->build->out);
         if (err != BP_OK)
             return err;
-        log_progress(m);
+        log_progress(m, number);
     }
 }
 

@@ -31,7 +31,7 @@ typedef struct column {
 static bp_err write_column(column *c)
 {
     bp_corpus_writer *writer = c->writer;
-    int64_t at_once = BP_EXTENT_PIECE_BYTES / (int64_t)c->width;
+    int64_t width = (int64_t)c->width, at_once = BP_EXTENT_PIECE_BYTES / width;
     bp_h5_shape shape = {.offset = -1};
     char *piece;
     bp_err err = c->is_text ? bp_h5_make_text(writer->h5, c->name, c->width, c->count)
@@ -47,6 +47,8 @@ static bp_err write_column(column *c)
         int64_t now = c->count - first < at_once ? c->count - first : at_once;
 
         err = c->produce(c, first, now, piece);
+        if (c->spill) /* so that the piece takes the memory that its source had */
+            bp_spill_forget(c->spill, c->spill_at > 0 ? c->spill_at : (first + now) * width);
         if (err == BP_OK)
             err = c->is_text
                       ? bp_h5_write_text_slab(writer->h5, c->name, c->width, first, piece, now)
@@ -55,6 +57,7 @@ static bp_err write_column(column *c)
             writer, &(bp_extent){.offset = (uint64_t)shape.offset + (uint64_t)first * c->width,
                                  .bytes = (uint64_t)now * c->width,
                                  .xxh3 = bp_xxh3(piece, (size_t)now * c->width)});
+        bp_corpus_writer_begin_sync(writer, shape.offset + (first + now) * width);
     }
     bp_free(piece);
     return err;

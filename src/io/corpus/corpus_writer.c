@@ -15,6 +15,7 @@
 #include <zstd.h>
 
 #define SPILL_MEMORY ((size_t)256 << 10)
+#define SYNC_BYTES   ((int64_t)8 << 20) /* of the file, before the system is told to write them */
 
 /* ---- chunks of tokens to zstd frames ---- */
 
@@ -245,6 +246,14 @@ static bp_err hand_out(bp_corpus_writer *writer)
     return err == BP_OK ? bp_corpus_writer_put(writer, number, &packed) : err;
 }
 
+void bp_corpus_writer_begin_sync(bp_corpus_writer *writer, int64_t end)
+{
+    if (end - writer->sync_begun < SYNC_BYTES)
+        return;
+    bp_file_begin_sync(writer->lock, writer->sync_begun, end - writer->sync_begun);
+    writer->sync_begun = end;
+}
+
 bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_packed *packed)
 {
     const bp_extent extent = {0, packed->bytes, packed->xxh3}; /* its place is queried at the end */
@@ -264,6 +273,8 @@ bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_p
     bp_h5_unlock();
     if (err == BP_OK)
         bp_corpus_writer_add_extent(writer, &extent);
+    writer->chunk_bytes += (int64_t)packed->bytes;
+    bp_corpus_writer_begin_sync(writer, writer->chunk_bytes);
     writer->chunks_in++;
     return err;
 }

@@ -47,6 +47,8 @@ struct bp_corpus_writer {
     int64_t raw_tokens; /* in it */
     int64_t token_count, document_start, document_count;
     int64_t chunks_out, chunks_in; /* chunks sent to be packed, and written */
+    int64_t chunk_bytes;           /* of those written */
+    int64_t sync_begun;            /* bytes of the file that are on their way to disk */
     bp_packer *packer;             /* if spec.pack is NULL */
 
     bp_spill *spills[SPILLS];
@@ -59,6 +61,9 @@ struct bp_corpus_writer {
 
 /** Tags of all tokens before `end`: those without a tag get BP_CORPUS_NO_TAG. */
 bp_err bp_corpus_writer_pad_tags(bp_corpus_writer *writer, int64_t end);
+/** The file's first `end` bytes, or nearly all of them, were written: begin to bring them to disk,
+ * so that the ranks compute meanwhile, and the commit waits less. */
+void bp_corpus_writer_begin_sync(bp_corpus_writer *writer, int64_t end);
 /** Append a row to the table. */
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);
 

@@ -90,6 +90,14 @@ bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes)
     return err;
 }
 
+void bp_spill_forget(bp_spill *spill, int64_t end)
+{
+    int64_t bytes = end < spill->file_bytes ? end : spill->file_bytes;
+
+    if (bytes > 0) /* where the file system can't, the file is as large as before */
+        (void)fallocate(spill->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes);
+}
+
 /* Reads bytes of the file; small sequential reads come from the buffer. */
 static bp_err read_file(bp_spill *spill, int64_t offset, char *to, size_t bytes)
 {

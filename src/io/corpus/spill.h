@@ -19,4 +19,8 @@ bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes);
 /** data[bytes] from `offset` on; reading past the end is a bug. Errors: BP_ERR_IO. */
 bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes);
 
+/** Bytes before `end` are not read again: gives their memory and disk back, where the file system
+ * can. */
+void bp_spill_forget(bp_spill *spill, int64_t end);
+
 #endif

@@ -217,12 +217,24 @@ static bp_err parse(bp_documents *documents, const documents_span *found,
                         (const size_t[2]){found->bytes, target->bytes});
 }
 
+/* The id of a document that has none of its own. */
+static void write_id(bp_documents *documents, int64_t line)
+{
+    const char *base = bp_text_source_id(documents->paths[documents->file]);
+    bool is_file = documents->options.format == BP_TEXT_FILE;
+
+    if (is_file && !documents->separator)
+        (void)snprintf(documents->id, documents->id_capacity, "%s", base);
+    else
+        (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
+                       (long long)(is_file ? documents->parts : line));
+}
+
 static bp_err describe(bp_documents *documents, bp_piece *piece, const documents_span *found,
                        const documents_span *target)
 {
     const bp_documents_options *options = &documents->options;
     bp_text_record *record = &documents->record;
-    const char *base = bp_text_source_id(documents->paths[documents->file]);
     bp_err err = BP_OK;
 
     piece->text = found->text;
@@ -233,14 +245,8 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
     piece->id = options->has_ranges && !options->counts_lines ? NULL : documents->id;
     if (options->format == BP_TEXT_CONLL)
         piece->line = documents->document_line;
-    if (options->format == BP_TEXT_FILE && !documents->separator)
-        (void)snprintf(documents->id, documents->id_capacity, "%s", base);
-    else if (options->format == BP_TEXT_FILE)
-        (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
-                       (long long)documents->parts);
-    else
-        (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
-                       (long long)piece->line);
+    if (piece->id)
+        write_id(documents, piece->line);
     if (options->format >= BP_TEXT_JSONL && options->format < BP_TEXT_CONLL) {
         err = documents_keep_bad(documents, parse(documents, found, target));
         if (err == BP_OK && documents->fault)

@@ -162,6 +162,35 @@ static int by_speed(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Ranks of a node exchange through its memory, which costs their cores; fewer ranks with more
+ * threads have less to exchange. */
+static bp_err find_fewer(bp_scale_plan *plan, const search *all)
+{
+    int node = plan->nodes > 0 && plan->ranks % plan->nodes == 0 ? plan->ranks / plan->nodes : 1;
+    bp_err err = BP_OK;
+
+    for (int threads = 2; node % threads == 0 && err == BP_OK; threads *= 2) {
+        bp_scale_plan other = {.ranks = plan->ranks / threads,
+                               .nodes = plan->nodes,
+                               .rates = plan->rates,
+                               .rows = bp_alloc("scale.plan", ROWS_MOST, sizeof *other.rows)};
+        search s = {.self = all->self, .plan = &other, .has = all->has};
+
+        other.rates.flops *= threads;
+        other.rates.memory_bandwidth *= threads;
+        err = try_meshes(&s);
+        for (int k = 0; k < other.count; k++)
+            if (plan->threads == 0 || by_speed(&other.rows[k], &plan->fewer) < 0) {
+                plan->fewer = other.rows[k];
+                plan->threads = threads;
+                plan->fewer.of_node =
+                    seconds_of_node(&other, s.self, &plan->fewer) / plan->fewer.time.step;
+            }
+        bp_free(other.rows);
+    }
+    return err;
+}
+
 /* Logical tensors, once: parameters and moments; a shard a node, the manifest and the tokenizer;
  * each rank reads its own shards of them, and the ranks gather. */
 static void find_files(bp_scale_plan *plan, const trainer *self)
@@ -207,7 +236,7 @@ bp_err bp_scale_plan_find(bp_scale_plan *plan, const trainer *self, const bp_pla
         if (k < BP_SCALE_ROWS_SHOWN || plan->rows[k].configured)
             plan->rows[k].of_node =
                 seconds_of_node(plan, self, &plan->rows[k]) / plan->rows[k].time.step;
-    return err;
+    return err == BP_OK ? find_fewer(plan, &s) : err;
 }
 
 bp_err bp_scale_plan_write(const trainer *self, const bp_scale_plan *plan, const char *path)

@@ -28,6 +28,10 @@ typedef struct bp_scale_plan {
     bp_network_rates rates;
     const char *flops_from; /* the source of rates.flops */
     int ranks, nodes;
+    /* The fastest mesh of fewer ranks a node, each with `threads` times the threads, memory and
+     * speed; threads 0: none fits, or a node has one rank. */
+    bp_scale_row fewer;
+    int threads;
     /* files and bytes of a checkpoint; files opened and bytes read by a restart */
     double checkpoint_files, checkpoint_bytes, restart_opens, restart_bytes;
 } bp_scale_plan;

@@ -68,6 +68,12 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan)
         }
     if (plan->count > shown)
         bp_log("  and %d slower ones", plan->count - shown);
+    if (plan->threads > 0) {
+        bp_log("the fastest of fewer ranks: %d, each with %d times the threads and the memory, if "
+               "its speed is that of %d ranks (compare a bench of each)",
+               plan->ranks / plan->threads, plan->threads, plan->threads);
+        print_row(&plan->fewer);
+    }
     bp_log("busy: share of a step that the model's FLOPs take; node: speed over that of one node, "
            "a node; the error "
            "is that of the model, without other jobs on the network and without ranks that are "

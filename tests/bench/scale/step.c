@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include <mpi.h>
+#include <simgrid/semaphore.h>
 #include <smpi/smpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,17 +19,25 @@
 #define STEPS    3
 #define SPEED    1e9       /* FLOP/s of a simulated host: simulate.py */
 #define PIECE    1048576.0 /* bytes: additions of one go on while others travel */
-#define TAG_JOB  1
 #define TAG_SUM  2
 #define TAG_PIPE 3 /* and 4: backward */
 #define TAG_TP   5
 #define TAG_MEET 6
 #define TAG_TIED 7
-#define TAG_DONE 100 /* and the job's number */
 #define JOBS_END (-1)
+
+/* Between a rank and its progress thread. All ranks are threads of one process; as messages, those
+ * of all ranks that wait would stand in one list of SimGrid's, which each message searches. */
+typedef struct job_queue {
+    sg_sem_t given, done; /* one count a job */
+    int (*jobs)[2];       /* [capacity]: group, gathers; job k at k modulo capacity */
+    size_t put, taken, capacity;
+    bool *is_done; /* [2 groups]: of group g at 2 g + gathers, until it was waited for */
+} job_queue;
 
 typedef struct simulation {
     json_t *file, *stage;
+    job_queue *queue;
     int rank, ranks, P, D, T, p, d, t;
     double memory_bandwidth, latency, pause, value_bytes;
     bool overlap;
@@ -121,14 +130,18 @@ static void carry_out(const simulation *s, int g, bool gathers)
 
 static void progress(const simulation *s)
 {
-    int job[2];
+    job_queue *q = s->queue;
 
     for (;;) {
-        MPI_Recv(job, 2, MPI_INT, 2 * s->rank, TAG_JOB, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        const int *job = q->jobs[q->taken % q->capacity];
+
+        sg_sem_acquire(q->given);
+        q->taken++;
         if (job[0] == JOBS_END)
             return;
         carry_out(s, job[0], job[1] != 0);
-        MPI_Send(job, 0, MPI_INT, 2 * s->rank, TAG_DONE + 2 * job[0] + job[1], MPI_COMM_WORLD);
+        q->is_done[2 * job[0] + job[1]] = true;
+        sg_sem_release(q->done);
     }
 }
 
@@ -136,16 +149,24 @@ static void progress(const simulation *s)
 
 static void give(const simulation *s, int g, int gathers)
 {
-    int job[2] = {g, gathers};
+    job_queue *q = s->queue;
+    int *job = q->jobs[q->put++ % q->capacity];
 
-    MPI_Send(job, 2, MPI_INT, 2 * s->rank + 1, TAG_JOB, MPI_COMM_WORLD);
+    if (q->put - q->taken >= q->capacity)
+        fail("more jobs than groups");
+    job[0] = g;
+    job[1] = gathers;
+    sg_sem_release(q->given);
 }
 
 static void await(const simulation *s, int g, int gathers)
 {
+    bool *is_done = &s->queue->is_done[2 * g + gathers];
+
     s->waits[s->rank] = true;
-    MPI_Recv(NULL, 0, MPI_INT, 2 * s->rank + 1, TAG_DONE + 2 * g + gathers, MPI_COMM_WORLD,
-             MPI_STATUS_IGNORE);
+    while (!*is_done)
+        sg_sem_acquire(s->queue->done);
+    *is_done = false;
     s->waits[s->rank] = false;
 }
 
@@ -253,12 +274,11 @@ static void run_op(simulation *s, const json_t *op, bool first)
 static void end(const simulation *s)
 {
     const json_t *ops = json_object_get(s->stage, "ops"), *op;
-    int job[2] = {JOBS_END, 0};
     size_t k;
 
     json_array_foreach((json_t *)ops, k, op) if (is(op, "gather") && s->overlap)
         await(s, (int)number(op, 1), 1);
-    MPI_Send(job, 2, MPI_INT, 2 * s->rank + 1, TAG_JOB, MPI_COMM_WORLD);
+    give(s, JOBS_END, 0);
 }
 
 static void work(simulation *s)
@@ -305,10 +325,24 @@ static size_t largest(const json_t *value)
     return most;
 }
 
+static void make_queue(job_queue *q, const json_t *stage)
+{
+    size_t groups = json_array_size(json_object_get(stage, "groups"));
+
+    q->capacity = 2 * groups + 2;
+    q->jobs = calloc(q->capacity, sizeof *q->jobs);
+    q->is_done = calloc(2 * groups + 1, sizeof *q->is_done);
+    q->given = sg_sem_init(0);
+    q->done = sg_sem_init(0);
+}
+
 int main(int argc, char **argv)
 {
+    /* of all ranks, as they are threads of one process */
+    static json_t *file;
     static char *shared;
     static bool *waits;
+    static job_queue *queues;
     json_error_t error;
     simulation s = {.coming = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
                     .leaving = {MPI_REQUEST_NULL, MPI_REQUEST_NULL}};
@@ -317,7 +351,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    s.file = argc == 2 ? json_load_file(argv[1], 0, &error) : NULL;
+    if (!file && argc == 2)
+        file = json_load_file(argv[1], 0, &error);
+    s.file = file;
     if (!s.file)
         fail("needs a file that --plan --schedule wrote");
     s.rank = world / 2;
@@ -338,17 +374,21 @@ int main(int argc, char **argv)
                              : "network.inner_latency");
     s.value_bytes = json_number_value(json_object_get(s.file, "value_bytes"));
     s.overlap = json_is_true(json_object_get(s.file, "overlap"));
-    if (!shared) /* all ranks are threads of one process, which has it once */
+    if (!shared)
         shared = SMPI_SHARED_MALLOC(largest(s.file));
     s.bytes = shared;
     if (!waits)
         waits = calloc((size_t)s.ranks, sizeof *waits);
     s.waits = waits;
+    if (!queues)
+        queues = calloc((size_t)s.ranks, sizeof *queues);
+    s.queue = &queues[s.rank];
+    if (!s.queue->given)
+        make_queue(s.queue, s.stage);
     if (world % 2 == 0)
         work(&s);
     else
         progress(&s);
-    json_decref(s.file);
     MPI_Finalize();
     return 0;
 }
