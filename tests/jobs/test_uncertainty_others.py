@@ -24,19 +24,20 @@ class UncertaintyOthers(test_finetune.TaskTest):
         super().setUpClass()
         cls.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
         cls.corpus("strange", [{"text": "the ship and the tree in a house", "topic": "none"} for _ in range(12)])
+        cls.corpus("mixed", [{"text": f"the ship and the tree in {k} houses", "topic": "sea"} for k in range(12)])
 
     def model(self):
         if not os.path.exists(self.at("model")):
             self.tuned("model", 0, *MODEL, "train.steps=25")
         return self.at("model")
 
-    def study(self, name, models, *keys, ranks=0):
+    def study(self, name, models, *keys, ranks=0, shifted="strange"):
         return run([bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at(name)}", f"uncertainty.models={models}",
-                    f"uncertainty.in_domain={self.at('valid.h5')}", f"uncertainty.shifted={self.at('strange.h5')}", "uncertainty.resamples=100",
+                    f"uncertainty.in_domain={self.at('valid.h5')}", f"uncertainty.shifted={self.at(shifted + '.h5')}", "uncertainty.resamples=100",
                     self.at("empty.ini"), *keys], ranks)
 
-    def studied(self, name, models, *keys, ranks=0):
-        result = self.study(name, models, *keys, ranks=ranks)
+    def studied(self, name, models, *keys, ranks=0, shifted="strange"):
+        result = self.study(name, models, *keys, ranks=ranks, shifted=shifted)
         self.assertEqual(result.status, 0, str(result))
         return read_json(self.at(name), "uncertainty", "summary.json")
 
@@ -155,6 +156,62 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.written("turned.csv", names, p[:, ::-1])
         again = self.studied("named", f"one={self.model()}, array={self.at('ordered.npy')}, table={self.at('turned.csv')}")
         self.assertNotEqual(again["methods"]["table"]["nll"], got["methods"]["table"]["nll"])
+
+    def test_a_column_doc_id_is_compared_with_the_corpora(self):
+        p, names = self.foreign()[0], ["sea", "town", "wood"]
+        with open(self.at("ids.csv"), "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names[:2], "doc_id", names[2]])
+            ids = [id for name in ("valid", "strange") for id in self.ids(name)]
+            writer.writerows([[*map(repr, map(float, row[:2])), id, repr(float(row[2]))] for row, id in zip(p, ids)])
+        numpy.save(self.at("unnamed.npy"), p)
+        result = self.study("ids", f"one={self.model()}, table={self.at('ids.csv')}, array={self.at('unnamed.npy')}", ranks=2)
+        self.assertEqual(result.status, 0, str(result))
+        methods = read_json(self.at("ids"), "uncertainty", "summary.json")["methods"]
+        self.assertEqual(methods["table"]["nll"], methods["array"]["nll"])
+        # the order that is taken is written, and whether anything confirms it
+        order = f"in the order of {self.at('valid.h5')}, then of {self.at('strange.h5')}: "
+        lines = [line for line in (result.out + result.err).splitlines() if order in line]
+        self.assertEqual([("doc_id is compared" in line, "nothing in the file confirms it" in line) for line in lines], [(True, False), (False, True)])
+        rows = pathlib.Path(self.at("ids.csv")).read_text(encoding="utf-8").splitlines()
+        rows[8], rows[9] = rows[9], rows[8]
+        self.write("swapped.csv", "\n".join(rows))
+        result = self.study("ids", f"one={self.model()}, table={self.at('swapped.csv')}", ranks=2)
+        self.assert_error(result, 65, "[predictions.unlike_documents]", "row 7 of ", "swapped.csv", f"'{ids[8]}'", f"'{ids[7]}'")
+
+    def ids(self, name):
+        with h5py.File(self.at(name + ".h5")) as file:
+            return [id.decode().rstrip("\0") for id in file["doc_id"][()]]
+
+    def test_our_own_predictions_are_taken(self):
+        model, lines = self.model(), []
+        for name in ("valid", "mixed"):
+            self.must(["bagpipe", "score", f"run.dir={self.at('own-' + name)}", f"score.model={model}", f"score.corpus={self.at(name + '.h5')}", self.at("empty.ini")])
+            header, *rows = pathlib.Path(self.at("own-" + name), "score", "predictions.csv").read_text(encoding="utf-8").splitlines()
+            lines += rows
+        self.write("own.csv", "\n".join([header, *lines]) + "\n")
+        got = self.studied("own", f"one={model}, again={self.at('own.csv')}", shifted="mixed")["methods"]
+        for figure in ("nll", "accuracy", "brier", "ece", "aurc"):
+            self.assertAlmostEqual(got["one"][figure], got["again"][figure], 6, figure)
+        self.write("turned-own.csv", "\n".join([header, *lines[1:], lines[0]]) + "\n")
+        self.assert_error(self.study("own", f"one={model}, again={self.at('turned-own.csv')}", shifted="mixed"), 65, "[predictions.unlike_documents]")
+
+    def test_messages_name_what_is_wrong_with_a_csv(self):
+        p, names, model = self.foreign()[0], ["sea", "town", "wood"], self.model()
+
+        def refused(name, header, rows, identifier, *words):
+            path = self.at(name)
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([header, *rows])
+            self.assert_error(self.study("words", f"one={model}, theirs={path}"), 78 if name.endswith(".tsv") else 65, identifier, *words)
+
+        refused("index.csv", ["", *names], [[k, *row] for k, row in enumerate(p)], "[predictions.unlike_outcomes]", "column 1 has no name", "index=False")
+        refused("label.csv", [*names, "label"], [[*row, "sea"] for row in p], "[predictions.unlike_outcomes]", "'label', column 4,")
+        refused("digits.csv", names, [[0.34, 0.34, 0.33]] * 42, "[predictions.not_normalised]", "0.001", "digits")
+        refused("percent.csv", names, p * 100, "[predictions.no_probability]", "percent", "100")
+        refused("text.csv", names, [[*row[:2], "much"] for row in p], "[predictions.damaged]", "'much'", "column 'wood'")
+        refused("theirs.tsv", names, p, "[predictions.other_ending]", ".csv", "theirs.tsv")
+        self.assertFalse(os.path.exists(self.at("words")))  # all before any compute
 
     def test_a_true_class_of_probability_0_is_refused_by_its_row(self):
         p, model = self.foreign(), self.model()

@@ -41,17 +41,26 @@ best = minimize_scalar(lambda t: numpy.exp(t) / 2 * weights @ weights + numpy.lo
                        bounds=(-20, 20), method="bounded", options={"xatol": 1e-9})
 numpy.testing.assert_allclose(numpy.log(tau), best.x, atol=1e-4)
 
-# each sample is W + P^(-1/2) Z, by the symmetric root
+# each sample is W + P^(-1/2) Z, by the symmetric root, without the mean of that noise over outcomes
 with h5py.File(folder + "/numpy.h5") as file:
     samples = file["weights"][:].astype(float).reshape(-1, v * c)
 values, vectors = numpy.linalg.eigh(precision)
 root = vectors / numpy.sqrt(values) @ vectors.T
 noise = read("noise").reshape(-1, v * c)
-numpy.testing.assert_allclose(samples, weights + noise @ root, atol=2e-5)
+centre = numpy.kron(numpy.eye(v) - 1 / v, numpy.eye(c))
+numpy.testing.assert_allclose(samples, weights + noise @ root @ centre, atol=2e-5)
+common = noise @ root @ (numpy.eye(v * c) - centre)
+assert abs(common).max() > 100 * abs((samples - weights) @ (numpy.eye(v * c) - centre)).max()  # there was such a mean to remove
 
-# and so their mean and covariance are W and P^-1: each entry within 5 standard errors of what so many draws have
+# nothing that a softmax says depends on it: probabilities are those of the whole draw
+for sample, whole in zip(samples[:5], (weights + noise @ root)[:5]):
+    both = [states @ w.reshape(v, c).T for w in (sample, whole)]
+    both = [numpy.exp(x - x.max(1, keepdims=True)) for x in both]
+    numpy.testing.assert_allclose(*(x / x.sum(1, keepdims=True) for x in both), atol=2e-4)
+
+# and so their mean and covariance are W and that of P^-1 without it: each entry within 5 standard errors of what so many draws have
 count = len(samples)
-covariance = numpy.linalg.inv(precision)
+covariance = centre @ numpy.linalg.inv(precision) @ centre
 deviation = numpy.sqrt(numpy.diag(covariance))
 assert (abs(samples.mean(0) - weights) < 5 * deviation / numpy.sqrt(count)).all()
 error = numpy.sqrt((covariance ** 2 + numpy.outer(deviation, deviation) ** 2) / count)

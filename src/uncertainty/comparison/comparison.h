@@ -137,12 +137,18 @@ typedef struct comparison_metadata {
  */
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);
 
-/** The same for predictions: their members, and the task of `model`, with which they are compared.
+/** Names of a model's classes or tags: of its CHECKPOINT, or of its ensemble's first member.
  *
- * Local. Errors: those of bp_predictions_read; BP_ERR_CONFIG a task without outcomes; BP_ERR_FORMAT
- * the number of outcomes differs from the model's, unless a CSV names the classes. */
+ * Local. Owns: *names [*count] are the caller's, bp_names_free(); NULL, 0 if there are none.
+ * Errors: those of bp_ensemble_list_load and bp_checkpoint_read_metadata. */
+bp_err comparison_read_classes(char ***names, int64_t *count, const char *path);
+/** The same for predictions: their members, and the task of `model`, with which they are compared,
+ * and which is at `path`.
+ *
+ * Local. Errors: those of bp_predictions_read and comparison_read_classes; BP_ERR_CONFIG a task
+ * without outcomes. */
 bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
-                                   const comparison_metadata *model);
+                                   const comparison_metadata *model, const char *path);
 
 /** Are both language models, or models of one task with the same classes? */
 bool comparison_same_task(const comparison_metadata *one, const comparison_metadata *other);

@@ -166,11 +166,44 @@ static bp_err look_at_ensemble(comparison_metadata *metadata, const comparison_m
     return err;
 }
 
+bp_err comparison_read_classes(char ***names, int64_t *count, const char *path)
+{
+    bp_ensemble_list list = {0};
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
+
+    *names = NULL;
+    *count = 0;
+    if (err == BP_OK)
+        err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
+                                          &manifest);
+    const json_t *labels =
+        json_object_get(json_object_get(json_object_get(manifest, "state"), "model"), "labels");
+    if (json_array_size(labels) > 0)
+        *names = bp_alloc("comparison.classes", (int64_t)json_array_size(labels), sizeof **names);
+    for (size_t k = 0; k < json_array_size(labels); k++) {
+        const char *name = json_string_value(json_array_get(labels, k));
+
+        (*names)[(*count)++] = bp_strdup(name ? name : "");
+    }
+    json_decref(manifest);
+    bp_free(folder);
+    bp_ensemble_list_clear(&list);
+    return err;
+}
+
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method)
 {
     bp_err err;
 
-    if (!bp_ensemble_is(method->path))
+    if (bp_path_exists(method->path) && !bp_path_is_dir(method->path) &&
+        !bp_ensemble_is(method->path))
+        err = BP_FAIL(BP_ERR_CONFIG, "predictions.other_ending",
+                      "it is a file, and files of predictions are .csv or .npy: at %s; write one "
+                      "of these, or name a model's folder",
+                      method->path);
+    else if (!bp_ensemble_is(method->path))
         err = read_member(metadata, method->path);
     else if (method->way->sampler)
         err = BP_FAIL(BP_ERR_CONFIG, "comparison.ensemble_method",

@@ -4,10 +4,13 @@
 #include "uncertainty/comparison/job_priv.h"
 #include "uncertainty/comparison/predictions_file.h"
 
+#include "base/config/csv.h"
 #include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/corpus.h"
+#include "io/corpus/corpus_writer.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 
@@ -43,27 +46,34 @@ int64_t comparison_first_model(const comparison_methods *methods)
 /* ---- before any compute ---- */
 
 bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
-                                   const comparison_metadata *model)
+                                   const comparison_metadata *model, const char *path)
 {
-    bp_predictions predictions;
-    bp_err err = bp_predictions_read(&predictions, method->path);
+    bp_predictions predictions = {.members = 0};
+    char **classes = NULL;
+    int64_t count = 0;
+    bp_err err = BP_OK;
 
     *metadata = *model;
+    if (!bp_task_is_softmax(&model->task) || bp_task_kind_of(&model->task)->over_places)
+        err = BP_FAIL(BP_ERR_CONFIG, "predictions.no_outcomes",
+                      "the models predict values or ends of answers, which have no probabilities "
+                      "by outcome: at uncertainty.models; leave the predictions out");
+    if (err == BP_OK && bp_task_has_head(&model->task))
+        err = comparison_read_classes(&classes, &count, path);
+    if (err == BP_OK) {
+        bool named = classes && count >= comparison_outcomes(model);
+
+        err = bp_predictions_read(&predictions, method->path,
+                                  (bp_outcome_names){named ? (const char *const *)classes : NULL,
+                                                     comparison_outcomes(model)});
+    }
+    if (err == BP_OK)
+        err = bp_sha256_of_file(method->path, metadata->digest, NULL);
     metadata->task.precision = 0;
     metadata->ensemble = predictions.members > 1;
     metadata->members = predictions.members;
     metadata->train_seconds = NAN;
-    if (err == BP_OK)
-        err = bp_sha256_of_file(method->path, metadata->digest, NULL);
-    if (err == BP_OK &&
-        (!bp_task_is_softmax(&model->task) || bp_task_kind_of(&model->task)->over_places))
-        err = BP_FAIL(BP_ERR_CONFIG, "predictions.no_outcomes",
-                      "the models predict values or ends of answers, which have no probabilities "
-                      "by outcome: at uncertainty.models; leave the predictions out");
-    /* classes of a CSV are looked up after the models are scored, when their names are known */
-    if (err == BP_OK && comparison_outcomes(model) > 0 &&
-        (!predictions.names || !bp_task_has_head(&model->task)))
-        err = bp_predictions_sort(&predictions, NULL, comparison_outcomes(model), method->path);
+    bp_names_free(&classes, count);
     bp_predictions_clear(&predictions);
     return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);
 }
@@ -227,6 +237,66 @@ static bp_err check_rows(const bp_predictions *predictions, const scored_rows *r
                    predictions->rows, count, path, classes ? "prediction" : "scored token");
 }
 
+/* Where rows have no doc_id, nothing but their number shows that they are in another order. */
+static void log_order(const comparison_job *self, const comparison_method *method, bool named)
+{
+    const comparison_corpora *corpora = &self->corpora;
+    bp_buffer order = {0};
+
+    for (int64_t k = 0; k < corpora->files; k++)
+        bp_buffer_printf(&order, "%s%s", k > 0 ? ", then of " : "", corpora->paths[k]);
+    bp_log("%s: predictions of %s, in the order of %s: %s", method->name, method->path, order.data,
+           named ? "each row's doc_id is compared"
+                 : "nothing in the file confirms it (a column doc_id would)");
+    bp_buffer_clear(&order);
+}
+
+/* As a cell of ours: a spreadsheet's formula follows an apostrophe. */
+static bool is_id(const char *cell, const char *id)
+{
+    return strcmp(cell, id) == 0 ||
+           (cell[0] == '\'' && bp_csv_is_formula(id, strlen(id)) && strcmp(cell + 1, id) == 0);
+}
+
+/* The rows of document d of a file, from `row` on. */
+static bp_err check_document(const bp_predictions *of, int64_t row, int64_t rows,
+                             bp_corpus_file *file, int64_t d, const char *path)
+{
+    char id[BP_CORPUS_ID_BYTES + 1];
+    bp_err err = bp_corpus_file_doc_id(file, d, id, sizeof id);
+
+    for (int64_t r = row; r < row + rows && err == BP_OK; r++)
+        if (!is_id(of->documents[r], id))
+            err = BP_FAIL(BP_ERR_FORMAT, "predictions.unlike_documents",
+                          "doc_id is '%s', and document %" PRId64 " of %s, which this row should "
+                          "predict, has '%s': at row %" PRId64 " of %s; give the rows in the order "
+                          "of the corpora",
+                          of->documents[r], d, bp_corpus_file_path(file), id, r, path);
+    return err;
+}
+
+/* Is each row of the document that has its place? */
+static bp_err check_documents(const comparison_job *self, const bp_predictions *of,
+                              const scored_rows *rows, const char *path)
+{
+    bp_corpus *corpus = NULL;
+    int64_t row = 0, document = 0;
+    bp_err err = bp_corpus_open(&corpus, self->corpora.list);
+
+    for (int64_t k = 0; err == BP_OK && k < bp_corpus_files(corpus); k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+
+        for (int64_t d = 0; err == BP_OK && d < bp_corpus_file_info(file)->documents; d++) {
+            int64_t count = rows->predictions[document++];
+
+            err = check_document(of, row, count, file, d, path);
+            row += count;
+        }
+    }
+    bp_corpus_close(&corpus);
+    return err;
+}
+
 /* An infinite NLL has no mean. A member may give the truth probability 0, if another does not. */
 static bp_err check_truth(const bp_predictions *of, const scored_rows *rows, bool classes,
                           const char *path)
@@ -329,20 +399,23 @@ bp_err comparison_job_import(const comparison_job *self, int64_t m)
     char *from =
         bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[model].name);
     char *to = bp_sprintf("%s/scores/%s", results->folder, method->name);
-    bp_predictions predictions = {0};
+    bp_predictions predictions = {.members = 0};
     scored_rows rows = {0};
     float *table = NULL;
-    bp_err err = bp_predictions_read(&predictions, method->path);
+    bp_err err = read_scored(&rows, from, classes);
 
-    bp_log("%s: predictions of %s", method->name, method->path);
     if (err == BP_OK)
-        err = read_scored(&rows, from, classes);
+        err = bp_predictions_read(
+            &predictions, method->path,
+            (bp_outcome_names){(const char *const *)rows.names,
+                               rows.names ? rows.outcomes
+                                          : comparison_outcomes(&results->metadata[m])});
     if (err == BP_OK)
-        err = bp_predictions_sort(
-            &predictions, (const char *const *)rows.names,
-            rows.names ? rows.outcomes : comparison_outcomes(&results->metadata[m]), method->path);
+        log_order(self, method, predictions.documents != NULL);
     if (err == BP_OK)
         err = check_rows(&predictions, &rows, classes, method->path);
+    if (err == BP_OK && predictions.documents)
+        err = check_documents(self, &predictions, &rows, method->path);
     if (err == BP_OK)
         err = check_truth(&predictions, &rows, classes, method->path);
     if (err == BP_OK) {

@@ -186,9 +186,9 @@ static bp_err look_at_predictions(comparison_job *self, int64_t m)
                        "a model was scored as method %s before, and now it is predictions: at "
                        "uncertainty.models; rename the method",
                        method->name);
-    return comparison_read_predictions(
-        &results->metadata[m], method,
-        &results->metadata[comparison_first_model(&results->methods)]);
+    int64_t model = comparison_first_model(&results->methods);
+    return comparison_read_predictions(&results->metadata[m], method, &results->metadata[model],
+                                       results->methods.items[model].path);
 }
 
 static bp_err look_at_files(comparison_job *self)

@@ -480,9 +480,11 @@ def predictions_seeds():
                        ("huge", npy((2147483647, 2147483647), row)), ("sum", npy((1, 2), row[:2])), ("nan", npy((1, 2), [float("nan"), 1])), ("none", b"\0"),
                        ("cut", npy((2, 3), row * 2)[:40])):
         put("predictions", "npy-" + name, data)
-    for name, text in (("plain", "b,a,c\n0.5,0.25,0.25\n1,0,0\n"), ("quotes", '"a","b","c"\r\n"0.5",0.25,2.5e-1\r\n'), ("lines", "a,b\r0,1\r1,0\r"),
-                       ("twice", "a,a,b\n0,0,1\n"), ("unknown", "a,b,d\n0,0,1\n"), ("ragged", "a,b,c\n0,1\n"), ("open", 'a,b\n0,"1\n'), ("head", "a,b"),
-                       ("nan", "a,b\nnan,1\n"), ("nul", "a,b\n0\0,1\n"), ("bom", "\ufeffa,b,c\n0,0,1\n"), ("blank", "a,b\n\n0,1\n")):
+    for name, text in (("plain", "b,a,c\n0.5,0.25,0.25\n1,0,0\n"), ("quotes", '"a","b","c"\r\n"0.5",0.25,2.5e-1\r\n'), ("lines", "a,b,c\r0,1,0\r1,0,0\r"),
+                       ("twice", "a,a,b\n0,0,1\n"), ("unknown", "a,b,d\n0,0,1\n"), ("ragged", "a,b,c\n0,1\n"), ("open", 'a,b,c\n0,0,"1\n'), ("head", "a,b,c"),
+                       ("nan", "a,b,c\nnan,1,0\n"), ("nul", "a,b,c\n0\0,1,0\n"), ("bom", "\ufeffa,b,c\n0,0,1\n"), ("blank", "a,b,c\n\n0,1,0\n"),
+                       ("ids", 'c,doc_id,a,b\n0,"x,1",0,1\n0.5,,0.5,0\n'), ("index", ",a,b,c\n0,0,0,1\n"), ("percent", "a,b,c\n50,25,25\n"),
+                       ("own", "document,label,prediction,probability,doc_id,tokens,p_b,p_a,p_c\n0,a,b,0.5,'=x,3,0.5,0.25,0.25\n1,,b,1,,2,1,0,0\n")):
         put("predictions", "csv-" + name, b"\1" + text.encode())
 
 

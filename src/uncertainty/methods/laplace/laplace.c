@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define READ_VALUES ((int64_t)1 << 16) /* of the last matrix, at a time */
+#define DRAWS       4                  /* how samples are made: another number, other samples */
 
 /* A running fit. */
 typedef struct fit {
@@ -97,8 +98,7 @@ static bp_err look_at_corpus(fit *self)
         self->ends = bp_corpus_eod(corpus) >= 0;
         char *text = bp_sprintf("laplace %d\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
                                 "\nsamples %" PRId64 "\ntau %.17g\nseed %" PRIu64 "\n",
-                                self->model->info.reads_source ? 3 : 2, /* 2 counted sources */
-                                self->model->info.digest, bp_corpus_hash(corpus),
+                                DRAWS, self->model->info.digest, bp_corpus_hash(corpus),
                                 precision == BP_BF16 ? "bf16" : "f32", spec->tokens, spec->samples,
                                 spec->tau, spec->seed);
         bp_sha256_of(text, strlen(text), self->report->digest);

@@ -20,10 +20,13 @@
  * p(D|W) is N times its mean. Without an end-of-document token, a document's first token has no
  * context and is not included.
  *
- * A sample is W + U_G (S o (U_G^T Z U_A)) U_A^T, S_ij = (N g_i a_j + tau)^(-1/2), Z standard
- * normal: P^(-1/2) by its symmetric root. Signs of eigenvectors cancel in it, and so does the
- * choice of a basis for coinciding eigenvalues. A tied matrix is untied by this: only its use as
- * head is sampled.
+ * A sample is W + (I - 1 1^T / V) U_G (S o (U_G^T Z U_A)) U_A^T, S_ij = (N g_i a_j + tau)^(-1/2), Z
+ * standard normal: P^(-1/2) by its symmetric root, without the mean over outcomes. That mean adds
+ * one number to all logits of a state: no probability depends on it, G has no curvature there (G 1
+ * = 0), and so it would have the prior's variance, however much the data say; only a log-sum-exp
+ * of logits would show it. Signs of eigenvectors cancel in the root, and so does the choice of a
+ * basis for coinciding eigenvalues. A tied matrix is untied by this: only its use as head is
+ * sampled.
  *
  * Reproducibility: Z is a function of (seed, sample, element), and the tokens are a function only
  *                  of corpus, keys and model. So tau and the samples agree on all meshes to

@@ -127,16 +127,40 @@ static bp_err draw_noise(drawing *self, MPI_Comm comm, int64_t sample, int64_t s
     return err;
 }
 
-/* Send rows of W + noise to the root, which writes them. A failure to write is returned after all
- * rows have arrived. */
+/* Rows that are read and written at a time. */
+static int64_t block_of(int64_t C)
+{
+    return WRITE_VALUES / C > 1 ? WRITE_VALUES / C : 1;
+}
+
+/* mean[C]: that of the noise over outcomes, on the root. It moves the logits of all outcomes alike:
+ * the softmax and so the curvature do not see it, the data leave it to the prior, and it would be
+ * noise in the log-sum-exp of a sample (the energy). */
+static void find_mean(const drawing *self, bool roots, double *rows, double *mean)
+{
+    int64_t V = self->draw->spectra->V, C = self->draw->spectra->C, block = block_of(C);
+
+    for (int64_t c = 0; roots && c < C; c++)
+        mean[c] = 0;
+    for (int64_t first = 0; first < V; first += block) {
+        int64_t count = V - first < block ? V - first : block;
+
+        bp_distributed_read(self->noise, first, count, rows);
+        for (int64_t i = 0; roots && i < count * C; i++)
+            mean[i % C] += rows[i] / (double)V;
+    }
+}
+
+/* Send rows of W + noise, less its mean over outcomes, to the root, which writes them. A failure to
+ * write is returned after all rows have arrived. */
 static bp_err write_sample(drawing *self, bp_head_samples *file, int64_t sample, double *rows,
-                           float *out)
+                           double *mean, float *out)
 {
     const laplace_draw *draw = self->draw;
-    int64_t V = draw->spectra->V, C = draw->spectra->C;
-    int64_t block = WRITE_VALUES / C > 1 ? WRITE_VALUES / C : 1;
+    int64_t V = draw->spectra->V, C = draw->spectra->C, block = block_of(C);
     bp_err err = BP_OK;
 
+    find_mean(self, file != NULL, rows, mean);
     for (int64_t first = 0; first < V; first += block) {
         int64_t count = V - first < block ? V - first : block;
 
@@ -144,7 +168,7 @@ static bp_err write_sample(drawing *self, bp_head_samples *file, int64_t sample,
         if (!file || err != BP_OK)
             continue;
         for (int64_t i = 0; i < count * C; i++)
-            out[i] = (float)((double)draw->weights[first * C + i] + rows[i]);
+            out[i] = (float)((double)draw->weights[first * C + i] + rows[i] - mean[i % C]);
         err = bp_head_samples_write(file, sample, first, count, out);
     }
     return err;
@@ -157,7 +181,8 @@ static int64_t written_values(int64_t C)
 
 int64_t laplace_draw_bytes(int64_t C)
 {
-    return written_values(C) * (int64_t)(sizeof(double) + sizeof(float));
+    return written_values(C) * (int64_t)(sizeof(double) + sizeof(float)) +
+           C * (int64_t)sizeof(double);
 }
 
 bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_samples *file,
@@ -165,6 +190,7 @@ bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_sam
 {
     int64_t V = draw->spectra->V, C = draw->spectra->C, most = written_values(C);
     double *rows = bp_alloc("uncertainty.laplace", file ? most : 1, sizeof *rows);
+    double *mean = bp_alloc("uncertainty.laplace", file ? C : 1, sizeof *mean);
     float *out = bp_alloc("uncertainty.laplace", file ? most : 1, sizeof *out);
     drawing self = {.draw = draw};
     bp_err err = bp_distributed_new(&self.noise, draw->grid, V, C, 0);
@@ -175,11 +201,12 @@ bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_sam
     for (int64_t s = 0; s < samples && err == BP_OK; s++) {
         err = draw_noise(&self, comm, s, samples);
         if (err == BP_OK)
-            err = bp_agree(comm, write_sample(&self, file, s, rows, out));
+            err = bp_agree(comm, write_sample(&self, file, s, rows, mean, out));
     }
     bp_distributed_free(&self.rotated);
     bp_distributed_free(&self.noise);
     bp_free(out);
+    bp_free(mean);
     bp_free(rows);
     return err;
 }
