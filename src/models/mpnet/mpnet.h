@@ -13,7 +13,6 @@ typedef struct bp_mpnet_sizes {
 } bp_mpnet_sizes;
 BP_OWN_SIZES(bp_mpnet_sizes)
 
-extern const bp_model_family bp_mpnet_family;
 extern const bp_hf_table *const bp_mpnet_huggingface[];
 
 #endif
