@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
-#include "models/word2vec/word2vec.h"
+#include "models/list.h"
 #include "statistics/correlation.h"
 #include "tools.h"
 

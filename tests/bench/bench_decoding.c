@@ -13,8 +13,7 @@
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "math/threads.h"
-#include "models/gpt/gpt.h"
-#include "models/llama/llama.h"
+#include "models/list.h"
 #include "models/network/weights.h"
 #include "models/open.h"
 

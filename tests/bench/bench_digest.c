@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "train/adamw.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "models/open.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "base/process/heartbeat.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "train/adamw.h"
 
 #include <dirent.h>

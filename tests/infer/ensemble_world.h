@@ -9,7 +9,7 @@
 #include "io/checkpoint/head_samples.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "models/open.h"
 
 #include <math.h>

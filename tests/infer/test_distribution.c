@@ -3,6 +3,7 @@
 #include "bp_test_mpi.h"
 
 #include "ensemble_world.h"
+#include "models/list.h"
 #include "models/task/list.h"
 #include "nn/core/layers.h"
 

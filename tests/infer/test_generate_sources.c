@@ -5,6 +5,7 @@
 
 #include "infer/generate/search/search.h"
 #include "math/math.h"
+#include "models/list.h"
 #include "models/network/network_inside_priv.h"
 #include "models/network/network_model.h"
 #include "models/open.h"

@@ -4,7 +4,7 @@
 
 #include "base/files/hash.h"
 #include "io/huggingface/hf_model.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 
 #include <unistd.h>
 
@@ -87,8 +87,8 @@ static bp_hf_report check_opens(void)
     bp_hf_report report;
     int64_t count;
 
-    bp_test_expect(bp_hf_open(&tiny, bp_test_path("tiny"), bp_gpt_huggingface), BP_OK);
-    bp_test_expect(bp_hf_open(&whole, hf_model(), bp_gpt_huggingface), BP_OK);
+    bp_test_expect(bp_hf_open(&tiny, bp_test_path("tiny"), bp_gpt_family.huggingface), BP_OK);
+    bp_test_expect(bp_hf_open(&whole, hf_model(), bp_gpt_family.huggingface), BP_OK);
     slices = bp_hf_slices(tiny, &count);
     assert_int_equal(count, 36);
     for (int64_t k = 0; k < count; k++) {
@@ -111,7 +111,7 @@ static void check_refused(bp_err expected, const char *words)
 {
     bp_hf_model *model;
 
-    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), bp_gpt_huggingface), expected);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), bp_gpt_family.huggingface), expected);
     assert_null(model);
     bp_test_message_has(words);
 }
@@ -124,7 +124,7 @@ static void model_is_mapped(void **state)
     int64_t count;
 
     (void)state;
-    bp_test_expect(bp_hf_open(&model, hf_model(), bp_gpt_huggingface), BP_OK);
+    bp_test_expect(bp_hf_open(&model, hf_model(), bp_gpt_family.huggingface), BP_OK);
     shape = bp_hf_shape_of(model);
     static const double sizes[] = {
         2,  64,  4,    64, 300, /* layers, width, heads, context, tokens, */
@@ -280,7 +280,7 @@ static void masks_are_left_and_unknown_ones_are_named(void **state)
     with.extra = "score.weight";
     make_file("tiny/model.safetensors", &with);
     assert_int_equal(check_opens().left, 1);
-    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), bp_gpt_huggingface), BP_OK);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), bp_gpt_family.huggingface), BP_OK);
     assert_string_equal(bp_hf_left(model, 0), "score.weight");
     bp_hf_close(&model);
 }
@@ -468,7 +468,8 @@ static void folder_without_a_model_is_a_missing_input(void **state)
     bp_hf_model *model;
 
     (void)state;
-    bp_test_expect(bp_hf_open(&model, bp_test_path("none"), bp_gpt_huggingface), BP_ERR_INPUT);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("none"), bp_gpt_family.huggingface),
+                   BP_ERR_INPUT);
     hf_copy_model("tiny");
     assert_int_equal(unlink(bp_test_path("tiny/model.safetensors")), 0);
     check_refused(BP_ERR_INPUT, "model.safetensors ... [huggingface.no_weights]");
@@ -503,7 +504,7 @@ static void value_that_is_not_finite_is_refused_when_it_is_fetched(void **state)
     file = fopen(bp_test_path("tiny/model.safetensors"), "r+b");
     assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 &&
                 fwrite(&infinity, 4, 1, file) == 1 && fclose(file) == 0);
-    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), bp_gpt_huggingface), BP_OK);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), bp_gpt_family.huggingface), BP_OK);
     slices = bp_hf_slices(model, &count);
     bp_test_expect(bp_hf_fetch(model, &slices[count - 1], count - 1, &data), BP_ERR_FORMAT);
     bp_test_message_has("[safetensors.not_finite]");

@@ -12,6 +12,7 @@
 #include "mesh/collective.h"
 #include "models/electra/electra.h"
 #include "models/family.h"
+#include "models/list.h"
 #include "models/stack/stack_priv.h"
 #include "models/task/list.h"
 #include "train/adamw.h"

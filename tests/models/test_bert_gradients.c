@@ -7,6 +7,7 @@
 #include "bp_test_perturb.h"
 
 #include "models/bert/bert.h"
+#include "models/list.h"
 #include "nn/core/layers.h"
 #include "train/engine/stage.h"
 

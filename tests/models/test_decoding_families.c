@@ -6,24 +6,7 @@
 #include "decoding_world.h"
 
 #include "base/process/heartbeat.h"
-#include "models/bamba/bamba.h"
-#include "models/bloom/bloom.h"
-#include "models/gemma2/gemma2.h"
-#include "models/gemma3/gemma3.h"
-#include "models/gpt_neox/gpt_neox.h"
-#include "models/gptj/gptj.h"
-#include "models/granite/granite.h"
-#include "models/granite_hybrid/granite_hybrid.h"
-#include "models/mamba2/mamba2.h"
-#include "models/mixtral/mixtral.h"
-#include "models/olmo2/olmo2.h"
-#include "models/olmoe/olmoe.h"
-#include "models/openai_gpt/openai_gpt.h"
-#include "models/opt/opt.h"
-#include "models/phi3/phi3.h"
-#include "models/qwen3/qwen3.h"
-#include "models/qwen3_moe/qwen3_moe.h"
-#include "models/smollm3/smollm3.h"
+#include "models/list.h"
 
 static bp_model_shape neox(void)
 {

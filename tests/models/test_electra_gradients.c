@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "models/electra/electra.h"
+#include "models/list.h"
 #include "models/task/list.h"
 #include "nn/core/layers.h"
 #include "train/engine/stage.h"

@@ -7,6 +7,7 @@
 
 #include "math/math.h"
 #include "models/elmo/elmo.h"
+#include "models/list.h"
 #include "nn/core/layers.h"
 #include "train/engine/stage.h"
 

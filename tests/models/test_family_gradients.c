@@ -8,6 +8,7 @@
 #include "math/math.h"
 #include "models/deberta/deberta.h"
 #include "models/family.h"
+#include "models/list.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
 #include "models/task/list.h"

@@ -1,7 +1,7 @@
 /* How a GPT is cut: stages, vocabulary shares, counts; and the rate of a step. */
 #include "bp_test.h"
 
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "nn/core/layers.h"
 #include "train/engine/engine.h"
 

@@ -3,6 +3,7 @@
 #include "bp_test.h"
 
 #include "models/bert/bert.h"
+#include "models/list.h"
 
 #include <math.h>
 #include <string.h>

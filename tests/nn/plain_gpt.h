@@ -3,7 +3,7 @@
 #ifndef BP_TESTS_PLAIN_GPT_H
 #define BP_TESTS_PLAIN_GPT_H
 
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 
 #define PLAIN_TENSORS_MAX 256
 

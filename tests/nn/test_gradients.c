@@ -2,11 +2,11 @@
  * loops and float64 and its finite differences: embedding, attention, MLP, norms, head, tied
  * embedding, pipeline, sequence parallelism, recompute, both sums. */
 #include "bp_test_mpi.h"
-#include "models/gpt/gpt.h"
 
 #include "base/files/hash.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
+#include "models/list.h"
 #include "nn/plain_gpt.h"
 #include "train/engine/gradient.h"
 #include "train/engine/stage.h"

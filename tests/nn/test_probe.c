@@ -5,7 +5,7 @@
 
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "models/network/network_inside_priv.h"
 #include "models/network/network_model.h"
 #include "models/open.h"

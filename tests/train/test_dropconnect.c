@@ -6,7 +6,7 @@
 #include "base/files/hash.h"
 #include "base/rng.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "models/network/dropconnect.h"
 #include "train/engine/engine.h"
 

@@ -5,7 +5,7 @@
 
 #include "bp_test_perturb.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "train/engine/engine.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/mesh.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "models/network/network_model.h"
 #include "train/optimizers/optimizer.h"
 

@@ -3,11 +3,10 @@
  * much less. */
 #include "bp_test_memory.h"
 #include "bp_test_mpi.h"
-#include "models/gpt/gpt.h"
-#include "models/mixtral/mixtral.h"
 
 #include "base/rng.h"
 #include "math/math.h"
+#include "models/list.h"
 #include "train/engine/engine.h"
 
 #include <math.h>

@@ -3,10 +3,10 @@
  * ranks. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
-#include "models/gpt/gpt.h"
 
 #include "base/config/json.h"
 #include "math/kernels/kernels.h"
+#include "models/list.h"
 #include "train/adamw.h"
 #include "train/engine/gradient.h"
 #include "train/engine/stage.h"

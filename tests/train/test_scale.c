@@ -2,7 +2,7 @@
  * node's link, and the time of programs whose time is known. */
 #include "bp_test.h"
 
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 #include "train/adamw.h"
 #include "train/scale/step_json.h"
 

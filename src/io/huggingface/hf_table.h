@@ -64,6 +64,16 @@ typedef struct bp_hf_size {
     const char *or_none; /* of a count: theirs below 1 means 0, written as this; NULL: refused */
 } bp_hf_size;
 
+/** A count, and a number; `is` is the default of transformers' class. */
+#define BP_HF_SIZE(ours, theirs, is)                                                               \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+#define BP_HF_NUMBER(ours, theirs, is)                                                             \
+    {                                                                                              \
+        ours, theirs, NULL, BP_HF_REAL, is                                                         \
+    }
+
 /** A member of config.json ("object.member" of an object in it) for which this family supports only
  * one meaning. `is`: JSON values with '|' between, one of which it must be, if present; or
  * "4*width"; after a '*': a list, each element of which must be one. null is accepted if `is` has
@@ -121,6 +131,22 @@ typedef struct bp_hf_row {
                             are ordered expert by expert; NULL: no '#' */
     bp_hf_layers in;     /* which layers have it */
 } bp_hf_row;
+
+/** Rows that map one of their tensors to one of ours: only if a flag is set, always, a vector, a
+ * weight with its bias, a norm with its bias; and the head where it is not the embedding. */
+#define BP_HF_IF(flag, theirs, rows, columns, ours)                                                \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
+    }
+#define BP_HF_MATRIX(theirs, rows, columns, ours) BP_HF_IF(NULL, theirs, rows, columns, ours)
+#define BP_HF_VECTOR(theirs, rows, ours)          BP_HF_IF(NULL, theirs, rows, NULL, ours)
+#define BP_HF_LINEAR(theirs, rows, columns, ours)                                                  \
+    BP_HF_MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                 \
+        BP_HF_VECTOR(theirs ".bias", rows, ours ".bias")
+#define BP_HF_LAYER_NORM(theirs, ours)                                                             \
+    BP_HF_VECTOR(theirs ".weight", "width", ours ".gain"),                                         \
+        BP_HF_VECTOR(theirs ".bias", "width", ours ".bias")
+#define BP_HF_UNTIED(theirs) BP_HF_IF("!tied", theirs, "vocab_size", "width", "head")
 
 /** An end of tensors' names, and its older form. */
 typedef struct bp_hf_alias {

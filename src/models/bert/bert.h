@@ -12,7 +12,6 @@ typedef struct bp_bert_sizes {
 } bp_bert_sizes;
 BP_OWN_SIZES(bp_bert_sizes)
 
-extern const bp_model_family bp_bert_family, bp_roberta_family, bp_distilbert_family;
 extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_huggingface[],
                                                            *const bp_distilbert_huggingface[];
 

@@ -5,22 +5,20 @@
 
 #include <string.h>
 
-#define SIZE(ours, theirs, is)                                                                     \
-    {                                                                                              \
-        ours, theirs, NULL, .absent = is                                                           \
-    }
 /* Those of config.json, with the defaults of transformers' class. */
 #define ENCODER_SIZES(words)                                                                       \
-    SIZE("layers", "num_hidden_layers", "12"), SIZE("width", "hidden_size", "768"),                \
-        SIZE("heads", "num_attention_heads", "12"), SIZE("inner", "intermediate_size", "3072"),    \
-        SIZE("segments", "type_vocab_size", "2"), SIZE("vocab_size", "vocab_size", words),         \
+    BP_HF_SIZE("layers", "num_hidden_layers", "12"), BP_HF_SIZE("width", "hidden_size", "768"),    \
+        BP_HF_SIZE("heads", "num_attention_heads", "12"),                                          \
+        BP_HF_SIZE("inner", "intermediate_size", "3072"),                                          \
+        BP_HF_SIZE("segments", "type_vocab_size", "2"),                                            \
+        BP_HF_SIZE("vocab_size", "vocab_size", words),                                             \
         {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true                        \
     }
 
 #define BERT_SIZES                                                                                 \
-    ENCODER_SIZES("30522"), SIZE("context", "max_position_embeddings", "512"),                     \
+    ENCODER_SIZES("30522"), BP_HF_SIZE("context", "max_position_embeddings", "512"),               \
     {                                                                                              \
         "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
     }
@@ -49,75 +47,54 @@ static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
                                          {"is_decoder", "false"},
                                          {0}};
 
-#define MATRIX(theirs, rows, columns, ours)                                                        \
-    {                                                                                              \
-        theirs, rows, columns, false, 1,                                                           \
-        {                                                                                          \
-            ours                                                                                   \
-        }                                                                                          \
-    }
-#define VECTOR(theirs, rows, ours)                                                                 \
-    {                                                                                              \
-        theirs, rows, NULL, false, 1,                                                              \
-        {                                                                                          \
-            ours                                                                                   \
-        }                                                                                          \
-    }
-#define NORM(theirs, ours)                                                                         \
-    VECTOR(theirs ".weight", "width", ours ".gain"), VECTOR(theirs ".bias", "width", ours ".bias")
-#define LINEAR(theirs, rows, columns, ours)                                                        \
-    MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                       \
-        VECTOR(theirs ".bias", rows, ours ".bias")
-
 #define LAYER     "encoder.layer.*."
 #define ATTENTION LAYER "attention."
 #define ENCODER(positions)                                                                         \
-    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),                     \
-        MATRIX("embeddings.position_embeddings.weight", positions, "width", "wpe"),                \
-        MATRIX("embeddings.token_type_embeddings.weight", "segments", "width", "segments"),        \
-        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
-        LINEAR(ATTENTION "self.query", "heads*head_width", "width", "h.*.attn.q"),                 \
-        LINEAR(ATTENTION "self.key", "heads*head_width", "width", "h.*.attn.k"),                   \
-        LINEAR(ATTENTION "self.value", "heads*head_width", "width", "h.*.attn.v"),                 \
-        LINEAR(ATTENTION "output.dense", "width", "heads*head_width", "h.*.attn.out"),             \
-        NORM(ATTENTION "output.LayerNorm", "h.*.ln1"),                                             \
-        LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                        \
-        LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
-        NORM(LAYER "output.LayerNorm", "h.*.ln2")
-#define UNTIED(theirs)                                                                             \
-    {                                                                                              \
-        theirs, "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"                      \
-    }
+    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),               \
+        BP_HF_MATRIX("embeddings.position_embeddings.weight", positions, "width", "wpe"),          \
+        BP_HF_MATRIX("embeddings.token_type_embeddings.weight", "segments", "width", "segments"),  \
+        BP_HF_LAYER_NORM("embeddings.LayerNorm", "embedding.ln"),                                  \
+        BP_HF_LINEAR(ATTENTION "self.query", "heads*head_width", "width", "h.*.attn.q"),           \
+        BP_HF_LINEAR(ATTENTION "self.key", "heads*head_width", "width", "h.*.attn.k"),             \
+        BP_HF_LINEAR(ATTENTION "self.value", "heads*head_width", "width", "h.*.attn.v"),           \
+        BP_HF_LINEAR(ATTENTION "output.dense", "width", "heads*head_width", "h.*.attn.out"),       \
+        BP_HF_LAYER_NORM(ATTENTION "output.LayerNorm", "h.*.ln1"),                                 \
+        BP_HF_LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                  \
+        BP_HF_LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                      \
+        BP_HF_LAYER_NORM(LAYER "output.LayerNorm", "h.*.ln2")
 #define BERT_HEAD                                                                                  \
-    VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),                                     \
-        LINEAR("cls.predictions.transform.dense", "width", "width", "transform"),                  \
-        NORM("cls.predictions.transform.LayerNorm", "transform.ln"),                               \
-        UNTIED("cls.predictions.decoder.weight")
+    BP_HF_VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),                               \
+        BP_HF_LINEAR("cls.predictions.transform.dense", "width", "width", "transform"),            \
+        BP_HF_LAYER_NORM("cls.predictions.transform.LayerNorm", "transform.ln"),                   \
+        BP_HF_UNTIED("cls.predictions.decoder.weight")
 
 static const bp_hf_row PRETRAINING_ROWS[] = {ENCODER("context"),
-                                             LINEAR("pooler.dense", "width", "width", "pooler"),
+                                             BP_HF_LINEAR("pooler.dense", "width", "width",
+                                                          "pooler"),
                                              BERT_HEAD,
-                                             LINEAR("cls.seq_relationship", "2", "width", "class"),
+                                             BP_HF_LINEAR("cls.seq_relationship", "2", "width",
+                                                          "class"),
                                              {0}},
                        MASKED_ROWS[] = {ENCODER("context"), BERT_HEAD, {0}},
-                       ROBERTA_ROWS[] = {ENCODER("context+first_position"),
-                                         VECTOR("lm_head.bias", "vocab_size", "head.bias"),
-                                         LINEAR("lm_head.dense", "width", "width", "transform"),
-                                         NORM("lm_head.layer_norm", "transform.ln"),
-                                         UNTIED("lm_head.decoder.weight"),
-                                         {0}};
+                       ROBERTA_ROWS[] = {
+                           ENCODER("context+first_position"),
+                           BP_HF_VECTOR("lm_head.bias", "vocab_size", "head.bias"),
+                           BP_HF_LINEAR("lm_head.dense", "width", "width", "transform"),
+                           BP_HF_LAYER_NORM("lm_head.layer_norm", "transform.ln"),
+                           BP_HF_UNTIED("lm_head.decoder.weight"),
+                           {0}};
 
-#define POOLED  LINEAR("pooler.dense", "width", "width", "pooler")
-#define OUTCOME LINEAR("classifier", "outcomes", "width", "task")
-#define SPAN    LINEAR("qa_outputs", "2", "width", "task")
+#define POOLED  BP_HF_LINEAR("pooler.dense", "width", "width", "pooler")
+#define OUTCOME BP_HF_LINEAR("classifier", "outcomes", "width", "task")
+#define SPAN    BP_HF_LINEAR("qa_outputs", "2", "width", "task")
 static const bp_hf_row CLASS_ROWS[] = {ENCODER("context"), POOLED, OUTCOME, {0}},
                        TAG_ROWS[] = {ENCODER("context"), OUTCOME, {0}},
                        SPAN_ROWS[] = {ENCODER("context"), SPAN, {0}},
                        ROBERTA_CLASS_ROWS[] = {ENCODER("context+first_position"),
-                                               LINEAR("classifier.dense", "width", "width",
-                                                      "pooler"),
-                                               LINEAR("classifier.out_proj", "outcomes", "width",
-                                                      "task"),
+                                               BP_HF_LINEAR("classifier.dense", "width", "width",
+                                                            "pooler"),
+                                               BP_HF_LINEAR("classifier.out_proj", "outcomes",
+                                                            "width", "task"),
                                                {0}},
                        ROBERTA_TAG_ROWS[] = {ENCODER("context+first_position"), OUTCOME, {0}},
                        ROBERTA_SPAN_ROWS[] = {ENCODER("context+first_position"), SPAN, {0}};
@@ -228,9 +205,10 @@ const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED,    &VAL
 /* ---- DistilBERT: no segments, and names of its own ---- */
 
 #define DISTILBERT_SHAPE                                                                           \
-    SIZE("layers", "n_layers", "6"), SIZE("width", "dim", "768"), SIZE("heads", "n_heads", "12"),  \
-        SIZE("inner", "hidden_dim", "3072"), SIZE("vocab_size", "vocab_size", "30522"),            \
-        SIZE("context", "max_position_embeddings", "512"),                                         \
+    BP_HF_SIZE("layers", "n_layers", "6"), BP_HF_SIZE("width", "dim", "768"),                      \
+        BP_HF_SIZE("heads", "n_heads", "12"), BP_HF_SIZE("inner", "hidden_dim", "3072"),           \
+        BP_HF_SIZE("vocab_size", "vocab_size", "30522"),                                           \
+        BP_HF_SIZE("context", "max_position_embeddings", "512"),                                   \
         {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
         {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},                     \
     {                                                                                              \
@@ -253,29 +231,33 @@ static const char *const DISTILBERT_HARMLESS[] =
 
 #define DISTILBERT_LAYER "transformer.layer.*."
 #define DISTILBERT_ENCODER                                                                         \
-    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),                     \
-        MATRIX("embeddings.position_embeddings.weight", "context", "width", "wpe"),                \
-        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
-        LINEAR(DISTILBERT_LAYER "attention.q_lin", "heads*head_width", "width", "h.*.attn.q"),     \
-        LINEAR(DISTILBERT_LAYER "attention.k_lin", "heads*head_width", "width", "h.*.attn.k"),     \
-        LINEAR(DISTILBERT_LAYER "attention.v_lin", "heads*head_width", "width", "h.*.attn.v"),     \
-        LINEAR(DISTILBERT_LAYER "attention.out_lin", "width", "heads*head_width", "h.*.attn.out"), \
-        NORM(DISTILBERT_LAYER "sa_layer_norm", "h.*.ln1"),                                         \
-        LINEAR(DISTILBERT_LAYER "ffn.lin1", "inner", "width", "h.*.mlp.up"),                       \
-        LINEAR(DISTILBERT_LAYER "ffn.lin2", "width", "inner", "h.*.mlp.down"),                     \
-        NORM(DISTILBERT_LAYER "output_layer_norm", "h.*.ln2")
+    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),               \
+        BP_HF_MATRIX("embeddings.position_embeddings.weight", "context", "width", "wpe"),          \
+        BP_HF_LAYER_NORM("embeddings.LayerNorm", "embedding.ln"),                                  \
+        BP_HF_LINEAR(DISTILBERT_LAYER "attention.q_lin", "heads*head_width", "width",              \
+                     "h.*.attn.q"),                                                                \
+        BP_HF_LINEAR(DISTILBERT_LAYER "attention.k_lin", "heads*head_width", "width",              \
+                     "h.*.attn.k"),                                                                \
+        BP_HF_LINEAR(DISTILBERT_LAYER "attention.v_lin", "heads*head_width", "width",              \
+                     "h.*.attn.v"),                                                                \
+        BP_HF_LINEAR(DISTILBERT_LAYER "attention.out_lin", "width", "heads*head_width",            \
+                     "h.*.attn.out"),                                                              \
+        BP_HF_LAYER_NORM(DISTILBERT_LAYER "sa_layer_norm", "h.*.ln1"),                             \
+        BP_HF_LINEAR(DISTILBERT_LAYER "ffn.lin1", "inner", "width", "h.*.mlp.up"),                 \
+        BP_HF_LINEAR(DISTILBERT_LAYER "ffn.lin2", "width", "inner", "h.*.mlp.down"),               \
+        BP_HF_LAYER_NORM(DISTILBERT_LAYER "output_layer_norm", "h.*.ln2")
 
 static const bp_hf_row DISTILBERT_ROWS[] = {DISTILBERT_ENCODER,
-                                            LINEAR("vocab_transform", "width", "width",
-                                                   "transform"),
-                                            NORM("vocab_layer_norm", "transform.ln"),
-                                            VECTOR("vocab_projector.bias", "vocab_size",
-                                                   "head.bias"),
-                                            UNTIED("vocab_projector.weight"),
+                                            BP_HF_LINEAR("vocab_transform", "width", "width",
+                                                         "transform"),
+                                            BP_HF_LAYER_NORM("vocab_layer_norm", "transform.ln"),
+                                            BP_HF_VECTOR("vocab_projector.bias", "vocab_size",
+                                                         "head.bias"),
+                                            BP_HF_UNTIED("vocab_projector.weight"),
                                             {0}},
                        DISTILBERT_CLASS_ROWS[] = {DISTILBERT_ENCODER,
-                                                  LINEAR("pre_classifier", "width", "width",
-                                                         "pooler"),
+                                                  BP_HF_LINEAR("pre_classifier", "width", "width",
+                                                               "pooler"),
                                                   OUTCOME,
                                                   {0}},
                        DISTILBERT_TAG_ROWS[] = {DISTILBERT_ENCODER, OUTCOME, {0}},

@@ -20,7 +20,6 @@ BP_OWN_SIZES(bp_deberta_sizes)
 
 #define BP_DEBERTA_ACTIVATIONS "tanh|gelu|relu|gelu_new"
 
-extern const bp_model_family bp_deberta_family;
 extern const bp_hf_table *const bp_deberta_huggingface[];
 
 #endif

@@ -62,25 +62,17 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob",
                                            NULL},
                          *const UNREAD[] = {"lm_predictions.", "mask_predictions.", NULL};
 
-#define NORM(theirs, ours)                                                                         \
-    BP_HF_VECTOR(theirs ".weight", "width", ours ".gain"),                                         \
-        BP_HF_VECTOR(theirs ".bias", "width", ours ".bias")
-#define LINEAR(theirs, rows, columns, ours)                                                        \
-    BP_HF_MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                 \
-        BP_HF_VECTOR(theirs ".bias", rows, ours ".bias")
-#define IF(flag, theirs, rows, columns, ours)                                                      \
-    {                                                                                              \
-        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
-    }
 #define LAYER     "encoder.layer.*."
 #define ATTENTION LAYER "attention."
 #define ENCODER                                                                                    \
     BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "embedding", "wte"),           \
-        IF("absolute", "embeddings.position_embeddings.weight", "context", "embedding", "wpe"),    \
-        IF("segments", "embeddings.token_type_embeddings.weight", "segments", "embedding",         \
-           "segments"),                                                                            \
-        IF("projected", "embeddings.embed_proj.weight", "width", "embedding", "embedding.weight"), \
-        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
+        BP_HF_IF("absolute", "embeddings.position_embeddings.weight", "context", "embedding",      \
+                 "wpe"),                                                                           \
+        BP_HF_IF("segments", "embeddings.token_type_embeddings.weight", "segments", "embedding",   \
+                 "segments"),                                                                      \
+        BP_HF_IF("projected", "embeddings.embed_proj.weight", "width", "embedding",                \
+                 "embedding.weight"),                                                              \
+        BP_HF_LAYER_NORM("embeddings.LayerNorm", "embedding.ln"),                                  \
         {"encoder.conv.conv.weight",                                                               \
          "width",                                                                                  \
          "convolution",                                                                            \
@@ -89,48 +81,49 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob",
          {"conv.weight"},                                                                          \
          .only_if = "convolution",                                                                 \
          .middle = "width/convolution_groups"},                                                    \
-        IF("convolution", "encoder.conv.conv.bias", "width", NULL, "conv.bias"),                   \
-        IF("convolution", "encoder.conv.LayerNorm.weight", "width", NULL, "conv.ln.gain"),         \
-        IF("convolution", "encoder.conv.LayerNorm.bias", "width", NULL, "conv.ln.bias"),           \
-        IF("buckets", "encoder.rel_embeddings.weight", "2*buckets", "width", "distances"),         \
-        IF("!buckets", "encoder.rel_embeddings.weight", "2*distance", "width", "distances"),       \
-        IF("distance_norm", "encoder.LayerNorm.weight", "width", NULL, "distances.ln.gain"),       \
-        IF("distance_norm", "encoder.LayerNorm.bias", "width", NULL, "distances.ln.bias"),         \
-        LINEAR(ATTENTION "self.query_proj", "width", "width", "h.*.attn.q"),                       \
-        LINEAR(ATTENTION "self.key_proj", "width", "width", "h.*.attn.k"),                         \
-        LINEAR(ATTENTION "self.value_proj", "width", "width", "h.*.attn.v"),                       \
-        IF("!shared", ATTENTION "self.pos_key_proj.weight", "width", "width",                      \
-           "h.*.attn.position.k.weight"),                                                          \
-        IF("!shared", ATTENTION "self.pos_key_proj.bias", "width", NULL,                           \
-           "h.*.attn.position.k.bias"),                                                            \
-        IF("!shared", ATTENTION "self.pos_query_proj.weight", "width", "width",                    \
-           "h.*.attn.position.q.weight"),                                                          \
-        IF("!shared", ATTENTION "self.pos_query_proj.bias", "width", NULL,                         \
-           "h.*.attn.position.q.bias"),                                                            \
-        LINEAR(ATTENTION "output.dense", "width", "width", "h.*.attn.out"),                        \
-        NORM(ATTENTION "output.LayerNorm", "h.*.ln1"),                                             \
-        LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                        \
-        LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
-        NORM(LAYER "output.LayerNorm", "h.*.ln2")
+        BP_HF_IF("convolution", "encoder.conv.conv.bias", "width", NULL, "conv.bias"),             \
+        BP_HF_IF("convolution", "encoder.conv.LayerNorm.weight", "width", NULL, "conv.ln.gain"),   \
+        BP_HF_IF("convolution", "encoder.conv.LayerNorm.bias", "width", NULL, "conv.ln.bias"),     \
+        BP_HF_IF("buckets", "encoder.rel_embeddings.weight", "2*buckets", "width", "distances"),   \
+        BP_HF_IF("!buckets", "encoder.rel_embeddings.weight", "2*distance", "width", "distances"), \
+        BP_HF_IF("distance_norm", "encoder.LayerNorm.weight", "width", NULL, "distances.ln.gain"), \
+        BP_HF_IF("distance_norm", "encoder.LayerNorm.bias", "width", NULL, "distances.ln.bias"),   \
+        BP_HF_LINEAR(ATTENTION "self.query_proj", "width", "width", "h.*.attn.q"),                 \
+        BP_HF_LINEAR(ATTENTION "self.key_proj", "width", "width", "h.*.attn.k"),                   \
+        BP_HF_LINEAR(ATTENTION "self.value_proj", "width", "width", "h.*.attn.v"),                 \
+        BP_HF_IF("!shared", ATTENTION "self.pos_key_proj.weight", "width", "width",                \
+                 "h.*.attn.position.k.weight"),                                                    \
+        BP_HF_IF("!shared", ATTENTION "self.pos_key_proj.bias", "width", NULL,                     \
+                 "h.*.attn.position.k.bias"),                                                      \
+        BP_HF_IF("!shared", ATTENTION "self.pos_query_proj.weight", "width", "width",              \
+                 "h.*.attn.position.q.weight"),                                                    \
+        BP_HF_IF("!shared", ATTENTION "self.pos_query_proj.bias", "width", NULL,                   \
+                 "h.*.attn.position.q.bias"),                                                      \
+        BP_HF_LINEAR(ATTENTION "output.dense", "width", "width", "h.*.attn.out"),                  \
+        BP_HF_LAYER_NORM(ATTENTION "output.LayerNorm", "h.*.ln1"),                                 \
+        BP_HF_LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                  \
+        BP_HF_LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                      \
+        BP_HF_LAYER_NORM(LAYER "output.LayerNorm", "h.*.ln2")
 
 #define WORDS(flag, bias, transform)                                                               \
-    IF(flag, bias, "vocab_size", NULL, "head.bias"),                                               \
-        IF(flag, transform "dense.weight", "embedding", "width", "transform.weight"),              \
-        IF(flag, transform "dense.bias", "embedding", NULL, "transform.bias"),                     \
-        IF(flag, transform "LayerNorm.weight", "embedding", NULL, "transform.ln.gain"),            \
-        IF(flag, transform "LayerNorm.bias", "embedding", NULL, "transform.ln.bias")
+    BP_HF_IF(flag, bias, "vocab_size", NULL, "head.bias"),                                         \
+        BP_HF_IF(flag, transform "dense.weight", "embedding", "width", "transform.weight"),        \
+        BP_HF_IF(flag, transform "dense.bias", "embedding", NULL, "transform.bias"),               \
+        BP_HF_IF(flag, transform "LayerNorm.weight", "embedding", NULL, "transform.ln.gain"),      \
+        BP_HF_IF(flag, transform "LayerNorm.bias", "embedding", NULL, "transform.ln.bias")
 static const bp_hf_row
     ROWS[] = {ENCODER,
               WORDS("legacy", "cls.predictions.bias", "cls.predictions.transform."),
               WORDS("!legacy", "lm_predictions.lm_head.bias", "lm_predictions.lm_head."),
-              IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "embedding", "head"),
+              BP_HF_IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "embedding",
+                       "head"),
               {0}},
     CLASS_ROWS[] = {ENCODER,
-                    LINEAR("pooler.dense", "width", "width", "pooler"),
-                    LINEAR("classifier", "outcomes", "width", "task"),
+                    BP_HF_LINEAR("pooler.dense", "width", "width", "pooler"),
+                    BP_HF_LINEAR("classifier", "outcomes", "width", "task"),
                     {0}},
-    TAG_ROWS[] = {ENCODER, LINEAR("classifier", "outcomes", "width", "task"), {0}},
-    SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
+    TAG_ROWS[] = {ENCODER, BP_HF_LINEAR("classifier", "outcomes", "width", "task"), {0}},
+    SPAN_ROWS[] = {ENCODER, BP_HF_LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
 #define MORE                                                                                       \
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \

@@ -20,7 +20,6 @@ typedef enum bp_electra_part {
 } bp_electra_part;
 #define BP_ELECTRA_PARTS "both|generator|discriminator"
 
-extern const bp_model_family bp_electra_family;
 extern const bp_hf_table *const bp_electra_huggingface[];
 
 /** Loss terms: masked tokens, which the generator finds; places, of which the discriminator

@@ -4,18 +4,15 @@
 
 #include "models/bert/bert.h"
 
-#define SIZE(ours, theirs, is)                                                                     \
-    {                                                                                              \
-        ours, theirs, NULL, .absent = is                                                           \
-    }
 /* Those of config.json, with the defaults of transformers' class. */
 #define COMMON_SIZES                                                                               \
-    SIZE("layers", "num_hidden_layers", "12"), SIZE("width", "hidden_size", "256"),                \
-        SIZE("heads", "num_attention_heads", "4"), SIZE("inner", "intermediate_size", "1024"),     \
-        SIZE("context", "max_position_embeddings", "512"),                                         \
-        SIZE("segments", "type_vocab_size", "2"),                                                  \
+    BP_HF_SIZE("layers", "num_hidden_layers", "12"), BP_HF_SIZE("width", "hidden_size", "256"),    \
+        BP_HF_SIZE("heads", "num_attention_heads", "4"),                                           \
+        BP_HF_SIZE("inner", "intermediate_size", "1024"),                                          \
+        BP_HF_SIZE("context", "max_position_embeddings", "512"),                                   \
+        BP_HF_SIZE("segments", "type_vocab_size", "2"),                                            \
         {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width", .absent = "128"},              \
-        SIZE("vocab_size", "vocab_size", "30522"),                                                 \
+        BP_HF_SIZE("vocab_size", "vocab_size", "30522"),                                           \
         {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},                             \
     {                                                                                              \
         "projected", NULL, NULL, BP_HF_FLAG, "embedding+-1*width", .quiet = true                   \
@@ -50,57 +47,51 @@ static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
                                          {"tie_word_embeddings", "true"},
                                          {0}};
 
-#define MATRIX(theirs, rows, columns, ours, flag)                                                  \
-    {                                                                                              \
-        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
-    }
-#define VECTOR(theirs, rows, ours, flag)                                                           \
-    {                                                                                              \
-        theirs, rows, NULL, false, 1, {ours}, .only_if = flag                                      \
-    }
 #define NORM(theirs, columns, ours)                                                                \
-    VECTOR(theirs ".weight", columns, ours ".gain", NULL),                                         \
-        VECTOR(theirs ".bias", columns, ours ".bias", NULL)
-#define LINEAR(theirs, rows, columns, ours)                                                        \
-    MATRIX(theirs ".weight", rows, columns, ours ".weight", NULL),                                 \
-        VECTOR(theirs ".bias", rows, ours ".bias", NULL)
+    BP_HF_VECTOR(theirs ".weight", columns, ours ".gain"),                                         \
+        BP_HF_VECTOR(theirs ".bias", columns, ours ".bias")
 
 #define LAYER     "encoder.layer.*."
 #define ATTENTION LAYER "attention."
 #define ENCODER(stack, project)                                                                    \
-    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "embedding", "wte", NULL),           \
-        MATRIX("embeddings.position_embeddings.weight", "context", "embedding", "wpe", NULL),      \
-        MATRIX("embeddings.token_type_embeddings.weight", "segments", "embedding", "segments",     \
-               NULL),                                                                              \
+    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "embedding", "wte"),           \
+        BP_HF_MATRIX("embeddings.position_embeddings.weight", "context", "embedding", "wpe"),      \
+        BP_HF_MATRIX("embeddings.token_type_embeddings.weight", "segments", "embedding",           \
+                     "segments"),                                                                  \
         NORM("embeddings.LayerNorm", "embedding", "embedding.ln"),                                 \
-        MATRIX("embeddings_project.weight", "width", "embedding", project ".weight", "projected"), \
-        VECTOR("embeddings_project.bias", "width", project ".bias", "projected"),                  \
-        LINEAR(ATTENTION "self.query", "width", "width", stack ".*.attn.q"),                       \
-        LINEAR(ATTENTION "self.key", "width", "width", stack ".*.attn.k"),                         \
-        LINEAR(ATTENTION "self.value", "width", "width", stack ".*.attn.v"),                       \
-        LINEAR(ATTENTION "output.dense", "width", "width", stack ".*.attn.out"),                   \
+        BP_HF_IF("projected", "embeddings_project.weight", "width", "embedding",                   \
+                 project ".weight"),                                                               \
+        BP_HF_IF("projected", "embeddings_project.bias", "width", NULL, project ".bias"),          \
+        BP_HF_LINEAR(ATTENTION "self.query", "width", "width", stack ".*.attn.q"),                 \
+        BP_HF_LINEAR(ATTENTION "self.key", "width", "width", stack ".*.attn.k"),                   \
+        BP_HF_LINEAR(ATTENTION "self.value", "width", "width", stack ".*.attn.v"),                 \
+        BP_HF_LINEAR(ATTENTION "output.dense", "width", "width", stack ".*.attn.out"),             \
         NORM(ATTENTION "output.LayerNorm", "width", stack ".*.ln1"),                               \
-        LINEAR(LAYER "intermediate.dense", "inner", "width", stack ".*.mlp.up"),                   \
-        LINEAR(LAYER "output.dense", "width", "inner", stack ".*.mlp.down"),                       \
+        BP_HF_LINEAR(LAYER "intermediate.dense", "inner", "width", stack ".*.mlp.up"),             \
+        BP_HF_LINEAR(LAYER "output.dense", "width", "inner", stack ".*.mlp.down"),                 \
         NORM(LAYER "output.LayerNorm", "width", stack ".*.ln2")
 
 static const bp_hf_row
     GENERATOR_ROWS[] = {ENCODER("g", "g.project"),
                         NORM("generator_predictions.LayerNorm", "embedding", "transform.ln"),
-                        LINEAR("generator_predictions.dense", "embedding", "width", "transform"),
-                        VECTOR("generator_lm_head.bias", "vocab_size", "head.bias", NULL),
+                        BP_HF_LINEAR("generator_predictions.dense", "embedding", "width",
+                                     "transform"),
+                        BP_HF_VECTOR("generator_lm_head.bias", "vocab_size", "head.bias"),
                         {0}},
     DISCRIMINATOR_ROWS[] = {ENCODER("h", "project"),
-                            LINEAR("discriminator_predictions.dense", "width", "width", "judge"),
-                            LINEAR("discriminator_predictions.dense_prediction", "1", "width",
-                                   "replaced"),
+                            BP_HF_LINEAR("discriminator_predictions.dense", "width", "width",
+                                         "judge"),
+                            BP_HF_LINEAR("discriminator_predictions.dense_prediction", "1", "width",
+                                         "replaced"),
                             {0}},
     CLASS_ROWS[] = {ENCODER("h", "project"),
-                    LINEAR("classifier.dense", "width", "width", "pooler"),
-                    LINEAR("classifier.out_proj", "outcomes", "width", "task"),
+                    BP_HF_LINEAR("classifier.dense", "width", "width", "pooler"),
+                    BP_HF_LINEAR("classifier.out_proj", "outcomes", "width", "task"),
                     {0}},
-    TAG_ROWS[] = {ENCODER("h", "project"), LINEAR("classifier", "outcomes", "width", "task"), {0}},
-    SPAN_ROWS[] = {ENCODER("h", "project"), LINEAR("qa_outputs", "2", "width", "task"), {0}};
+    TAG_ROWS[] = {ENCODER("h", "project"),
+                  BP_HF_LINEAR("classifier", "outcomes", "width", "task"),
+                  {0}},
+    SPAN_ROWS[] = {ENCODER("h", "project"), BP_HF_LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
 static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids", NULL},
                          *const HARMLESS[] = {"hidden_dropout_prob",

@@ -4,8 +4,6 @@
 
 #include "models/elmo/elmo_sizes.h"
 
-extern const bp_model_family bp_elmo_family;
-
 /** bp_model_family.constants: each word's characters, and after them those of the start of a text
  * [vocab_size + 1][BP_WORD_CHARACTERS]. A word is its start, its first 48 bytes, its end, and
  * padding; the end-of-document token has the end of a text as its only byte, and the unknown word

@@ -10,6 +10,4 @@ typedef struct bp_feedforward_sizes {
 } bp_feedforward_sizes;
 BP_OWN_SIZES(bp_feedforward_sizes)
 
-extern const bp_model_family bp_feedforward_family;
-
 #endif

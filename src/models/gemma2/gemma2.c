@@ -1,46 +1,35 @@
-/* The family of Gemma 2. */
-#include "models/gemma2/gemma2.h"
+/* The architecture of Gemma 2: norms before and after branches, whose gains are 1 + the stored
+ * value, GEGLU, windows in every other layer, caps of scores and logits, a scaled embedding. Gemma
+ * Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size". */
+#include "models/gemma2/gemma.h"
 
-#include "models/stack/stack.h"
-#include "models/stack/variants.h"
+static const bp_stack STACK = {BP_STACK_GEMMA, .window_period = 2};
 
-static const bp_stack STACK = {.rms = true,
-                               .epsilon = 1e-6,
-                               .rotary = true,
-                               .no_bias = true,
-                               .gains_from_one = true,
-                               .closing_norms = true,
-                               .scales_embedding = true,
-                               .window_period = 2,
-                               .activation = BP_GEGLU,
-                               .tied = true};
-
-static const bp_model_size SIZES[] = {BP_STACK_SIZES,
-                                      BP_STACK_COUNT("kv_heads", kv_heads),
-                                      BP_STACK_COUNT("inner", inner),
-                                      BP_STACK_CONTEXT,
-                                      BP_STACK_REAL("norm_epsilon", epsilon),
-                                      BP_STACK_REAL("rope_theta", rope_theta),
-                                      BP_STACK_SCALING,
-                                      BP_STACK_TIED,
-                                      BP_STACK_COUNT("window", window),
-                                      BP_STACK_COUNT("window_period", window_period),
-                                      BP_STACK_COUNT("score_width", score_width),
-                                      BP_STACK_REAL("score_cap", score_cap),
-                                      BP_STACK_REAL("logit_cap", logit_cap),
-                                      BP_STACK_QUIET("head_width", head_width),
-                                      BP_VARIANT_ATTENTION_SIZE,
-                                      BP_VARIANT_HEAD_SIZES,
-                                      {0}};
+static const bp_model_size SIZES[] = {BP_STACK_GEMMA_SIZES, BP_STACK_LAST_SIZES, {0}};
 
 static const bp_option KEYS[] = {
     BP_STACK_SMALL_EPSILON_KEY, BP_STACK_TIED_KEY, BP_STACK_PERIOD_KEYS, {0}};
 
-const bp_model_family bp_gemma2_family = {.name = "gemma2",
-                                          .stack = &STACK,
-                                          .sizes = SIZES,
-                                          .keys = KEYS,
-                                          .any_context = true,
-                                          .objective = &bp_objective_causal,
-                                          .huggingface = bp_gemma2_huggingface,
-                                          BP_STACK_FAMILY};
+static const bp_hf_size HF_SIZES[] = {BP_HF_SIZES_OF("26", "2304", "8", "9216", "8192", "256000"),
+                                      BP_HF_LLAMA_SIZES("4", "256", "1e-6", "10000", "1"),
+                                      BP_HF_GEMMA_SIZES("2", "50", "30"),
+                                      {0}};
+
+static const bp_hf_setting SETTINGS[] = {BP_HF_WHOLE_HEADS, BP_HF_GEMMA_SETTINGS, {0}};
+
+static const char *const HARMLESS[] = {BP_HF_GEMMA_HARMLESS, NULL};
+
+static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,   BP_HF_ATTENTION, BP_HF_MLP,
+                                 BP_HF_GEMMA_NORMS, BP_HF_ENDS,      {0}};
+
+static const bp_hf_table GEMMA2 = {BP_STACK_HF_TABLE("gemma2", "gemma2", "Gemma2ForCausalLM"),
+                                   .sizes = HF_SIZES,
+                                   .settings = SETTINGS,
+                                   .rows = ROWS,
+                                   .harmless = HARMLESS,
+                                   .stem = "Gemma2",
+                                   .scores = true,
+                                   .pad = "0",
+                                   .tags = "score"};
+
+const bp_model_family bp_gemma2_family = {BP_STACK_DECODER("gemma2", STACK, SIZES, KEYS, &GEMMA2)};

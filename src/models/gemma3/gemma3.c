@@ -1,38 +1,15 @@
-/* The family of Gemma 3. */
-#include "models/gemma3/gemma3.h"
+/* The architecture of Gemma 3's text model: Gemma 2's without caps, with norms of each head's
+ * queries and keys, and rotary positions of another base in layers with a window. Gemma Team 2025,
+ * "Gemma 3 Technical Report". In Hugging Face's files with a vision model it is the part under
+ * text_config, whose tensors are named language_model. */
+#include "models/gemma2/gemma.h"
 
-#include "models/stack/stack.h"
-#include "models/stack/variants.h"
-
-static const bp_stack STACK = {.rms = true,
-                               .epsilon = 1e-6,
-                               .rotary = true,
-                               .no_bias = true,
-                               .gains_from_one = true,
-                               .closing_norms = true,
-                               .scales_embedding = true,
-                               .window_period = 6,
-                               .activation = BP_GEGLU,
-                               .tied = true,
+static const bp_stack STACK = {BP_STACK_GEMMA, .window_period = 6,
                                .query_norm = BP_QUERY_NORM_HEADS};
 
-static const bp_model_size SIZES[] = {BP_STACK_SIZES,
-                                      BP_STACK_COUNT("kv_heads", kv_heads),
-                                      BP_STACK_COUNT("inner", inner),
-                                      BP_STACK_CONTEXT,
-                                      BP_STACK_REAL("norm_epsilon", epsilon),
-                                      BP_STACK_REAL("rope_theta", rope_theta),
-                                      BP_STACK_SCALING,
-                                      BP_STACK_TIED,
-                                      BP_STACK_COUNT("window", window),
-                                      BP_STACK_COUNT("window_period", window_period),
-                                      BP_STACK_COUNT("score_width", score_width),
-                                      BP_STACK_REAL("score_cap", score_cap),
-                                      BP_STACK_REAL("logit_cap", logit_cap),
+static const bp_model_size SIZES[] = {BP_STACK_GEMMA_SIZES,
                                       BP_STACK_REAL("rope_local_theta", rope_local_theta),
-                                      BP_STACK_QUIET("head_width", head_width),
-                                      BP_VARIANT_ATTENTION_SIZE,
-                                      BP_VARIANT_HEAD_SIZES,
+                                      BP_STACK_LAST_SIZES,
                                       {0}};
 
 static const bp_option KEYS[] = {BP_STACK_SMALL_EPSILON_KEY,
@@ -46,11 +23,39 @@ static const bp_option KEYS[] = {BP_STACK_SMALL_EPSILON_KEY,
                                           "which are not scaled; model.rope_theta if not given"},
                                  {0}};
 
-const bp_model_family bp_gemma3_family = {.name = "gemma3",
-                                          .stack = &STACK,
-                                          .sizes = SIZES,
-                                          .keys = KEYS,
-                                          .any_context = true,
-                                          .objective = &bp_objective_causal,
-                                          .huggingface = bp_gemma3_huggingface,
-                                          BP_STACK_FAMILY};
+static const bp_hf_size HF_SIZES[] = {BP_HF_SIZES_OF("26", "2304", "8", "9216", "131072", "262208"),
+                                      BP_HF_KV_HEADS("4"),
+                                      BP_HF_HEAD_WIDTH("256"),
+                                      BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
+                                      {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "1000000",
+                                       "rope_parameters.full_attention.rope_theta"},
+                                      {"rope_local_theta", "rope_local_base_freq", NULL, BP_HF_REAL,
+                                       "10000", "rope_parameters.sliding_attention.rope_theta"},
+                                      BP_HF_ROPE_SCALING_IN("rope_parameters.full_attention."),
+                                      BP_HF_TIED("1"),
+                                      BP_HF_GEMMA_SIZES("6", "0", "0"),
+                                      {0}};
+
+static const bp_hf_setting SETTINGS[] = {
+    {"rope_parameters.sliding_attention.rope_type", "\"default\""}, BP_HF_GEMMA_SETTINGS, {0}};
+
+static const char *const HARMLESS[] = {BP_HF_GEMMA_HARMLESS, NULL};
+
+static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
+                                 BP_HF_ATTENTION,
+                                 BP_HF_QUERY_NORMS("head_width", "head_width"),
+                                 BP_HF_MLP,
+                                 BP_HF_GEMMA_NORMS,
+                                 BP_HF_ENDS,
+                                 {0}};
+
+static const bp_hf_table GEMMA3 = {BP_STACK_HF_TABLE("gemma3", "gemma3_text", "Gemma3ForCausalLM"),
+                                   .sizes = HF_SIZES,
+                                   .settings = SETTINGS,
+                                   .rows = ROWS,
+                                   .harmless = HARMLESS,
+                                   .stem = "Gemma3Text",
+                                   .scores = true,
+                                   .pad = "0"};
+
+const bp_model_family bp_gemma3_family = {BP_STACK_DECODER("gemma3", STACK, SIZES, KEYS, &GEMMA3)};

@@ -5,7 +5,6 @@
 
 #include "models/bert/bert.h"
 
-extern const bp_model_family bp_mpnet_family;
 extern const bp_hf_table *const bp_mpnet_huggingface[];
 
 #endif

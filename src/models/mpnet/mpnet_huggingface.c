@@ -2,16 +2,13 @@
  * RoBERTa's. */
 #include "models/mpnet/mpnet.h"
 
-#define SIZE(ours, theirs, is)                                                                     \
-    {                                                                                              \
-        ours, theirs, NULL, .absent = is                                                           \
-    }
 /* Those of config.json, with the defaults of transformers' class, which counts positions from 2 on
  * whatever its padding is, and puts distances into 32 buckets whatever the table has. */
 #define ENCODER_SIZES                                                                              \
-    SIZE("layers", "num_hidden_layers", "12"), SIZE("width", "hidden_size", "768"),                \
-        SIZE("heads", "num_attention_heads", "12"), SIZE("inner", "intermediate_size", "3072"),    \
-        SIZE("vocab_size", "vocab_size", "30527"),                                                 \
+    BP_HF_SIZE("layers", "num_hidden_layers", "12"), BP_HF_SIZE("width", "hidden_size", "768"),    \
+        BP_HF_SIZE("heads", "num_attention_heads", "12"),                                          \
+        BP_HF_SIZE("inner", "intermediate_size", "3072"),                                          \
+        BP_HF_SIZE("vocab_size", "vocab_size", "30527"),                                           \
         {"context", "max_position_embeddings", NULL, .plus = "2", .absent = "510"},                \
         {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},                             \
         {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
@@ -30,51 +27,37 @@ static const bp_hf_size
 static const bp_hf_setting SETTINGS[] = {
     {"hidden_act", "\"gelu\""}, {"relative_attention_num_buckets", "32"}, {0}};
 
-#define MATRIX(theirs, rows, columns, ours)                                                        \
-    {                                                                                              \
-        theirs, rows, columns, false, 1,                                                           \
-        {                                                                                          \
-            ours                                                                                   \
-        }                                                                                          \
-    }
-#define VECTOR(theirs, rows, ours) MATRIX(theirs, rows, NULL, ours)
-#define NORM(theirs, ours)                                                                         \
-    VECTOR(theirs ".weight", "width", ours ".gain"), VECTOR(theirs ".bias", "width", ours ".bias")
-#define LINEAR(theirs, rows, columns, ours)                                                        \
-    MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                       \
-        VECTOR(theirs ".bias", rows, ours ".bias")
-
 #define LAYER     "encoder.layer.*."
 #define ATTENTION LAYER "attention."
 #define ENCODER                                                                                    \
-    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),                     \
-        MATRIX("embeddings.position_embeddings.weight", "context+2", "width", "wpe"),              \
-        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
-        LINEAR(ATTENTION "attn.q", "heads*head_width", "width", "h.*.attn.q"),                     \
-        LINEAR(ATTENTION "attn.k", "heads*head_width", "width", "h.*.attn.k"),                     \
-        LINEAR(ATTENTION "attn.v", "heads*head_width", "width", "h.*.attn.v"),                     \
-        LINEAR(ATTENTION "attn.o", "width", "heads*head_width", "h.*.attn.out"),                   \
-        NORM(ATTENTION "LayerNorm", "h.*.ln1"),                                                    \
-        LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                        \
-        LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
-        NORM(LAYER "output.LayerNorm", "h.*.ln2"),                                                 \
-        MATRIX("encoder.relative_attention_bias.weight", "relative_buckets", "heads", "relative")
+    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),               \
+        BP_HF_MATRIX("embeddings.position_embeddings.weight", "context+2", "width", "wpe"),        \
+        BP_HF_LAYER_NORM("embeddings.LayerNorm", "embedding.ln"),                                  \
+        BP_HF_LINEAR(ATTENTION "attn.q", "heads*head_width", "width", "h.*.attn.q"),               \
+        BP_HF_LINEAR(ATTENTION "attn.k", "heads*head_width", "width", "h.*.attn.k"),               \
+        BP_HF_LINEAR(ATTENTION "attn.v", "heads*head_width", "width", "h.*.attn.v"),               \
+        BP_HF_LINEAR(ATTENTION "attn.o", "width", "heads*head_width", "h.*.attn.out"),             \
+        BP_HF_LAYER_NORM(ATTENTION "LayerNorm", "h.*.ln1"),                                        \
+        BP_HF_LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                  \
+        BP_HF_LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                      \
+        BP_HF_LAYER_NORM(LAYER "output.LayerNorm", "h.*.ln2"),                                     \
+        BP_HF_MATRIX("encoder.relative_attention_bias.weight", "relative_buckets", "heads",        \
+                     "relative")
 
-static const bp_hf_row ROWS[] =
-    {ENCODER,
-     VECTOR("lm_head.bias", "vocab_size", "head.bias"),
-     LINEAR("lm_head.dense", "width", "width", "transform"),
-     NORM("lm_head.layer_norm", "transform.ln"),
-     {"lm_head.decoder.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
-     {0}},
-                       CLASS_ROWS[] = {ENCODER,
-                                       LINEAR("classifier.dense", "width", "width", "pooler"),
-                                       LINEAR("classifier.out_proj", "outcomes", "width", "task"),
-                                       {0}},
-                       TAG_ROWS[] = {ENCODER,
-                                     LINEAR("classifier", "outcomes", "width", "task"),
-                                     {0}},
-                       SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
+static const bp_hf_row
+    ROWS[] =
+        {ENCODER,
+         BP_HF_VECTOR("lm_head.bias", "vocab_size", "head.bias"),
+         BP_HF_LINEAR("lm_head.dense", "width", "width", "transform"),
+         BP_HF_LAYER_NORM("lm_head.layer_norm", "transform.ln"),
+         {"lm_head.decoder.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
+         {0}},
+    CLASS_ROWS[] = {ENCODER,
+                    BP_HF_LINEAR("classifier.dense", "width", "width", "pooler"),
+                    BP_HF_LINEAR("classifier.out_proj", "outcomes", "width", "task"),
+                    {0}},
+    TAG_ROWS[] = {ENCODER, BP_HF_LINEAR("classifier", "outcomes", "width", "task"), {0}},
+    SPAN_ROWS[] = {ENCODER, BP_HF_LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
 /* Position numbers; a second name of the head's bias. */
 static const char *const BUFFERS[] = {"embeddings.position_ids", "lm_head.decoder.bias", NULL},

@@ -1,6 +1,6 @@
 /* The family of n-gram models: its keys and sizes, and how its model is made from a stream. Called
  * by ngram_plan.c. */
-#include "models/ngram/ngram.h"
+#include "models/family.h"
 
 #include "base/files/fs.h"
 #include "base/files/hash.h"

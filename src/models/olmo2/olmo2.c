@@ -1,39 +1,40 @@
-/* The family of OLMo 2. */
-#include "models/olmo2/olmo2.h"
+/* The architecture of OLMo 2: LLaMA's, with norms after branches instead of before them, and norms
+ * of all queries and all keys together. OLMo Team 2024, "2 OLMo 2 Furious", section 2.1. */
+#include "models/stack/stack_huggingface.h"
 
-#include "models/stack/stack.h"
-#include "models/stack/variants.h"
+static const bp_stack STACK = {BP_STACK_LLAMA, .closing_norms = true, .closing_only = true,
+                               .query_norm = BP_QUERY_NORM_WHOLE};
 
-static const bp_stack STACK = {.rms = true,
-                               .closing_norms = true,
-                               .closing_only = true,
-                               .rotary = true,
-                               .query_norm = BP_QUERY_NORM_WHOLE,
-                               .no_bias = true,
-                               .activation = BP_SWIGLU,
-                               .inner_thirds = 8,
-                               .inner_multiple = 64};
-
-static const bp_model_size SIZES[] = {BP_STACK_SIZES,
-                                      BP_STACK_COUNT("kv_heads", kv_heads),
-                                      BP_STACK_COUNT("inner", inner),
-                                      BP_STACK_CONTEXT,
-                                      BP_STACK_REAL("norm_epsilon", epsilon),
-                                      BP_STACK_REAL("rope_theta", rope_theta),
-                                      BP_STACK_SCALING,
-                                      BP_STACK_FLAG("tied", other_tie),
-                                      BP_STACK_QUIET("head_width", head_width),
-                                      BP_VARIANT_ATTENTION_SIZE,
-                                      BP_VARIANT_HEAD_SIZES,
-                                      {0}};
+static const bp_model_size SIZES[] = {
+    BP_STACK_LLAMA_SIZES, BP_STACK_UNTIED, BP_STACK_LAST_SIZES, {0}};
 
 static const bp_option KEYS[] = {BP_STACK_GATED_INNER_KEY, {0}};
 
-const bp_model_family bp_olmo2_family = {.name = "olmo2",
-                                         .stack = &STACK,
-                                         .sizes = SIZES,
-                                         .keys = KEYS,
-                                         .any_context = true,
-                                         .objective = &bp_objective_causal,
-                                         .huggingface = bp_olmo2_huggingface,
-                                         BP_STACK_FAMILY};
+static const bp_hf_size HF_SIZES[] = {
+    BP_HF_SIZES_OF("32", "4096", "32", "11008", "2048", "50304"),
+    BP_HF_LLAMA_SIZES("heads", "width/heads", "1e-5", "10000", "0"),
+    {0}};
+
+static const bp_hf_setting SETTINGS[] = {BP_HF_LLAMA_SETTINGS, BP_HF_NO_WINDOW, {0}};
+
+static const char *const HARMLESS[] = {"attention_dropout", NULL};
+
+static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
+                                 BP_HF_ATTENTION,
+                                 BP_HF_QUERY_NORMS("heads*head_width", "kv_heads*head_width"),
+                                 BP_HF_MLP,
+                                 BP_HF_NORM("post_attention_layernorm", "h.*.attn.ln.gain"),
+                                 BP_HF_NORM("post_feedforward_layernorm", "h.*.mlp.ln.gain"),
+                                 BP_HF_ENDS,
+                                 {0}};
+
+static const bp_hf_table OLMO2 = {BP_STACK_HF_TABLE("olmo2", "olmo2", "Olmo2ForCausalLM"),
+                                  .sizes = HF_SIZES,
+                                  .settings = SETTINGS,
+                                  .rows = ROWS,
+                                  .harmless = HARMLESS,
+                                  .stem = "Olmo2",
+                                  .scores = true,
+                                  .pad = "1"};
+
+const bp_model_family bp_olmo2_family = {BP_STACK_DECODER("olmo2", STACK, SIZES, KEYS, &OLMO2)};

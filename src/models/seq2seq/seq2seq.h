@@ -168,8 +168,6 @@ extern const bp_source_form bp_seq2seq_source, bp_seq2seq_tagged_source;
         BP_SEQ2SEQ_HEAD_ROW("qa_outputs.weight", "2", "width", "task.weight", "finds_spans"),      \
         BP_SEQ2SEQ_HEAD_ROW("qa_outputs.bias", "2", NULL, "task.bias", "finds_spans")
 
-extern const bp_model_family bp_transformer_family, bp_bart_family, bp_marian_family,
-    bp_mbart_family, bp_m2m_100_family, bp_t5_family, bp_t5_encoder_family;
 extern const bp_hf_table *const bp_transformer_huggingface[],
     *const bp_bart_huggingface[], *const bp_marian_huggingface[],
                                       *const bp_mbart_huggingface[],

@@ -18,16 +18,13 @@
         VECTOR(theirs ".bias", rows, ours ".bias")
 
 /* `is`: the default of transformers' class for BART; NULL for the Transformer, which has none. */
-#define SIZE(ours, theirs, is)                                                                     \
-    {                                                                                              \
-        ours, theirs, NULL, .absent = is                                                           \
-    }
 #define SIZES_BEFORE_CONTEXT(C, L, H, I, V, start)                                                 \
     {"width", "d_model", NULL, .older = "hidden_size", .absent = C},                               \
-        SIZE("encoder_layers", "encoder_layers", L), SIZE("decoder_layers", "decoder_layers", L),  \
+        BP_HF_SIZE("encoder_layers", "encoder_layers", L),                                         \
+        BP_HF_SIZE("decoder_layers", "decoder_layers", L),                                         \
         {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
         {"heads", "encoder_attention_heads", NULL, .older = "num_attention_heads", .absent = H},   \
-        SIZE("inner", "encoder_ffn_dim", I), SIZE("vocab_size", "vocab_size", V),                  \
+        BP_HF_SIZE("inner", "encoder_ffn_dim", I), BP_HF_SIZE("vocab_size", "vocab_size", V),      \
         {"start_token", "decoder_start_token_id", NULL,          BP_HF_COUNT, "0",                 \
          .plus = "-1",  .absent = start,          .null_is = "0"},                                 \
         {"norm_epsilon", NULL, NULL, BP_HF_REAL, "1e-5"},                                          \
@@ -188,15 +185,11 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
         LINEAR(theirs "fc2", "width", "inner", ours "mlp.down"),                                   \
         NORM(theirs "final_layer_norm", ours "ln2")
 
-#define SOME_MATRIX(flag, theirs, rows, columns, ours)                                             \
-    {                                                                                              \
-        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
-    }
 #define SOME_NORM(flag, theirs, ours)                                                              \
-    SOME_MATRIX(flag, theirs ".weight", "width", NULL, ours ".gain"),                              \
-        SOME_MATRIX(flag, theirs ".bias", "width", NULL, ours ".bias")
+    BP_HF_IF(flag, theirs ".weight", "width", NULL, ours ".gain"),                                 \
+        BP_HF_IF(flag, theirs ".bias", "width", NULL, ours ".bias")
 #define POSITIONS(stack)                                                                           \
-    SOME_MATRIX("learned", stack ".embed_positions.weight", "context+2", "width", stack ".wpe")
+    BP_HF_IF("learned", stack ".embed_positions.weight", "context+2", "width", stack ".wpe")
 #define STACK_NORMS(stack)                                                                         \
     SOME_NORM("embedding_norms", stack ".layernorm_embedding", stack ".embedding.ln"),             \
         SOME_NORM("stack_norms", stack ".layer_norm", stack ".ln")
@@ -211,7 +204,7 @@ static const bp_hf_row BART_ROWS[] = {
      {"head.bias"},
      .only_if = "writes",
      .or_zero = true},
-    SOME_MATRIX(NULL, "shared.weight", "vocab_size", "width", "wte"),
+    BP_HF_IF(NULL, "shared.weight", "vocab_size", "width", "wte"),
     POSITIONS("encoder"),
 #define LAYERS "encoder_layers"
     ATTENTION("encoder.layers.*.self_attn", "encoder.*.attn"),

@@ -4,10 +4,6 @@
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
-#define SIZE(ours, theirs, is)                                                                     \
-    {                                                                                              \
-        ours, theirs, NULL, .absent = is                                                           \
-    }
 /* Those of config.json, with the defaults of transformers' classes; the last three of a whole model
  * are only for the rows. */
 #define STACK_SIZES(L, H, I, V, gates, number)                                                     \
@@ -16,7 +12,7 @@
         {"heads", "num_heads", NULL, .older = "num_attention_heads", .absent = H},                 \
         {"head_width",        "d_kv",        NULL, BP_HF_COUNT, "width/heads",                     \
          .older = "head_dim", .absent = "64"},                                                     \
-        SIZE("inner", "d_ff", I), SIZE("vocab_size", "vocab_size", V),                             \
+        BP_HF_SIZE("inner", "d_ff", I), BP_HF_SIZE("vocab_size", "vocab_size", V),                 \
         {"context", "n_positions", NULL, BP_HF_COUNT, "512", .null_is = "512"},                    \
         {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
         {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},        \

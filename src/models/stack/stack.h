@@ -7,6 +7,7 @@
 #include "models/family.h"
 #include "models/stack/rotary.h"
 #include "models/stack/transformer.h"
+#include "models/stack/variants.h"
 #include "nn/core/layers.h"
 
 /** What mixes the rows of a text in its layers: attention; a state-space layer, which has no MLP;
@@ -140,12 +141,14 @@ typedef struct bp_stack {
         .help = "shares of the experts that a token goes through are divided by their sum; no if " \
                 "not given"                                                                        \
     }
-/** model.tied for a family whose head is tied by default. */
-#define BP_STACK_TIED                                                                              \
+/** An inverted flag, set by default, written where it is not set; and model.tied for a family whose
+ * head is tied by default. */
+#define BP_STACK_QUIET_INVERSE(key, field)                                                         \
     {                                                                                              \
-        .name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true, \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_FLAG, .optional = true,        \
         .quiet = true, .inverse = true                                                             \
     }
+#define BP_STACK_TIED BP_STACK_QUIET_INVERSE("tied", other_tie)
 /** Rows of a family's own keys: the inner width of a gated MLP, and another epsilon of norms. */
 #define BP_STACK_GATED_INNER_KEY                                                                   \
     {                                                                                              \
@@ -278,12 +281,7 @@ typedef struct bp_stack {
         BP_STACK_REAL("rope_attention_factor", rope_attention_factor),                             \
         BP_STACK_REAL("rope_mscale", rope_mscale),                                                 \
         BP_STACK_REAL("rope_mscale_all_dim", rope_mscale_all),                                     \
-        {.name = "rope_truncate",                                                                  \
-         .at = BP_SIZE_AT(stack.rope_untruncated),                                                 \
-         .type = BP_SIZE_FLAG,                                                                     \
-         .optional = true,                                                                         \
-         .quiet = true,                                                                            \
-         .inverse = true},                                                                         \
+        BP_STACK_QUIET_INVERSE("rope_truncate", rope_untruncated),                                 \
         {.name = "rope_short_factors",                                                             \
          .at = BP_SIZE_AT(stack.rope_short),                                                       \
          .type = BP_SIZE_REALS,                                                                    \
@@ -292,6 +290,22 @@ typedef struct bp_stack {
         .name = "rope_long_factors", .at = BP_SIZE_AT(stack.rope_long), .type = BP_SIZE_REALS,     \
         .optional = true                                                                           \
     }
+
+/** LLaMA and those after it differ in few members of a bp_stack, and in few sizes. Members: RMS
+ * norms, rotary positions, SwiGLU, no biases; sizes: BP_STACK_LLAMA_SIZES, own ones, and
+ * BP_STACK_LAST_SIZES. */
+#define BP_STACK_LLAMA                                                                             \
+    .rms = true, .rotary = true, .no_bias = true, .activation = BP_SWIGLU, .inner_thirds = 8,      \
+    .inner_multiple = 64
+#define BP_STACK_GROUPED                                                                           \
+    BP_STACK_SIZES, BP_STACK_COUNT("kv_heads", kv_heads), BP_STACK_COUNT("inner", inner)
+#define BP_STACK_ROTARY                                                                            \
+    BP_STACK_REAL("norm_epsilon", epsilon), BP_STACK_REAL("rope_theta", rope_theta),               \
+        BP_STACK_SCALING
+#define BP_STACK_LLAMA_SIZES BP_STACK_GROUPED, BP_STACK_CONTEXT, BP_STACK_ROTARY
+#define BP_STACK_UNTIED      BP_STACK_FLAG("tied", other_tie)
+#define BP_STACK_LAST_SIZES                                                                        \
+    BP_STACK_QUIET("head_width", head_width), BP_VARIANT_ATTENTION_SIZE, BP_VARIANT_HEAD_SIZES
 
 static inline bool bp_stack_is_hybrid(const bp_stack *stack)
 {
@@ -350,11 +364,16 @@ extern const bp_block_list bp_stack_block_list;
 
 bp_model_facts bp_stack_facts(const bp_model_shape *shape);
 
-/** Members of bp_model_family for an embedding, layers and a head; and for an encoder with its own
- * defaults and checks. */
+/** Members of bp_model_family for an embedding, layers and a head; for an encoder with its own
+ * defaults and checks; and all members for a decoder without positions in its parameters, whose
+ * last arguments are its tables for Hugging Face. */
 #define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_fill_defaults, bp_stack_check)
 #define BP_STACK_ENCODER(fills, checks)                                                            \
     .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \
     .facts = bp_stack_facts, .key_block = bp_transformer_key_block, .blocks = &bp_stack_block_list
+#define BP_STACK_DECODER(kind, of_stack, of_sizes, of_keys, ...)                                   \
+    .name = kind, .stack = &of_stack, .sizes = of_sizes, .keys = of_keys, .any_context = true,     \
+    .objective = &bp_objective_causal,                                                             \
+    .huggingface = (const bp_hf_table *const[]){__VA_ARGS__, NULL}, BP_STACK_FAMILY
 
 #endif

@@ -4,25 +4,11 @@
 #ifndef BP_MODELS_STACK_STACK_HUGGINGFACE_H
 #define BP_MODELS_STACK_STACK_HUGGINGFACE_H
 
-#include "io/huggingface/hf_table.h"
 #include "models/stack/rotary_huggingface.h"
+#include "models/stack/stack.h"
 
 /* ---- tensors ---- */
 
-#define BP_HF_VECTOR(theirs, rows, ours)                                                           \
-    {                                                                                              \
-        theirs, rows, NULL, false, 1,                                                              \
-        {                                                                                          \
-            ours                                                                                   \
-        }                                                                                          \
-    }
-#define BP_HF_MATRIX(theirs, rows, columns, ours)                                                  \
-    {                                                                                              \
-        theirs, rows, columns, false, 1,                                                           \
-        {                                                                                          \
-            ours                                                                                   \
-        }                                                                                          \
-    }
 /** Tensors of each layer, in the order of files. */
 #define BP_HF_ATTENTION_OUT                                                                        \
     BP_HF_MATRIX("layers.*.self_attn.o_proj.weight", "width", "heads*head_width",                  \
@@ -64,23 +50,15 @@
     }
 #define BP_HF_NORM(theirs, ours) BP_HF_VECTOR("layers.*." theirs ".weight", "width", ours)
 #define BP_HF_EMBEDDING          BP_HF_MATRIX("embed_tokens.weight", "vocab_size", "width", "wte")
+/** Norms before attention and before the MLP. */
+#define BP_HF_NORMS_BEFORE                                                                         \
+    BP_HF_NORM("input_layernorm", "h.*.ln1.gain"),                                                 \
+        BP_HF_NORM("post_attention_layernorm", "h.*.ln2.gain")
 /** The last norm, and the head where it is not the embedding. */
-#define BP_HF_ENDS                                                                                 \
-    BP_HF_VECTOR("norm.weight", "width", "ln_f.gain"),                                             \
-    {                                                                                              \
-        "lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"            \
-    }
+#define BP_HF_ENDS BP_HF_VECTOR("norm.weight", "width", "ln_f.gain"), BP_HF_UNTIED("lm_head.weight")
 
 /* ---- keys of config.json: `is` is the default of transformers' class ---- */
 
-#define BP_HF_SIZE(ours, theirs, is)                                                               \
-    {                                                                                              \
-        ours, theirs, NULL, .absent = is                                                           \
-    }
-#define BP_HF_NUMBER(ours, theirs, is)                                                             \
-    {                                                                                              \
-        ours, theirs, NULL, BP_HF_REAL, is                                                         \
-    }
 /** Layers, width, heads, inner width, context and vocabulary. */
 #define BP_HF_SIZES_OF(layers, width, heads, inner, context, words)                                \
     BP_HF_SIZE("layers", "num_hidden_layers", layers), BP_HF_SIZE("width", "hidden_size", width),  \
@@ -108,6 +86,11 @@
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, is                                        \
     }
+/** After BP_HF_SIZES_OF: most of LLaMA's relatives have these. */
+#define BP_HF_LLAMA_SIZES(kv, head_width, epsilon, theta, tied)                                    \
+    BP_HF_KV_HEADS(kv), BP_HF_HEAD_WIDTH(head_width),                                              \
+        BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", epsilon), BP_HF_THETA(theta),                 \
+        BP_HF_ROPE_SCALING, BP_HF_TIED(tied)
 /** Sizes of mixtures of experts. */
 #define BP_HF_EXPERTS(theirs, other, experts, chosen, balance)                                     \
     {"experts", theirs, NULL, .absent = experts, .older = other},                                  \
@@ -189,6 +172,51 @@
         BP_HF_STATE("mamba.norm.weight", BP_HF_STATE_WIDTH, NULL, "gate.gain"),                    \
         BP_HF_STATE("mamba.out_proj.weight", "width", BP_HF_STATE_WIDTH, "out.weight")
 
+/** GPT-2, and those named like it: sizes, keys without effect, a Conv1D, whose weight is [in, out],
+ * and the one of queries, keys and values. */
+#define BP_HF_GPT_SIZES(layers, width, heads, context, words)                                      \
+    {"layers", "n_layer", NULL, .older = "num_hidden_layers", .absent = layers},                   \
+        {"width", "n_embd", NULL, .older = "hidden_size", .absent = width},                        \
+        {"heads", "n_head", NULL, .older = "num_attention_heads", .absent = heads},                \
+        {"context", "n_positions", "n_ctx", .older = "max_position_embeddings",                    \
+         .absent = context},                                                                       \
+        BP_HF_SIZE("vocab_size", "vocab_size", words)
+#define BP_HF_GPT_HARMLESS                                                                         \
+    "attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_activation", "summary_first_dropout",      \
+        "summary_proj_to_labels", "summary_type", "summary_use_proj"
+#define BP_HF_GPT_CONV(theirs, rows, columns, ours)                                                \
+    {theirs ".weight", rows, columns, true, 1, {ours ".weight"}},                                  \
+        BP_HF_VECTOR(theirs ".bias", columns, ours ".bias")
+#define BP_HF_GPT_QUERIES                                                                          \
+    {"h.*.attn.c_attn.weight",                                                                     \
+     "width",                                                                                      \
+     "3*width",                                                                                    \
+     true,                                                                                         \
+     3,                                                                                            \
+     {"h.*.attn.q.weight", "h.*.attn.k.weight", "h.*.attn.v.weight"}},                             \
+    {                                                                                              \
+        "h.*.attn.c_attn.bias", "3*width", NULL, false, 3,                                         \
+        {                                                                                          \
+            "h.*.attn.q.bias", "h.*.attn.k.bias", "h.*.attn.v.bias"                                \
+        }                                                                                          \
+    }
+/** In GPT-NeoX and BLOOM: rows are q, k and v of one head after the other. */
+#define BP_HF_HEADS_JOINED(theirs, rows)                                                           \
+    {theirs ".weight",                                                                             \
+     rows,                                                                                         \
+     "width",                                                                                      \
+     false,                                                                                        \
+     3,                                                                                            \
+     {"h.*.attn.q.weight", "h.*.attn.k.weight", "h.*.attn.v.weight"},                              \
+     .blocks = "heads"},                                                                           \
+    {                                                                                              \
+        theirs ".bias", rows, NULL, false, 3,                                                      \
+            {"h.*.attn.q.bias", "h.*.attn.k.bias", "h.*.attn.v.bias"}, .blocks = "heads"           \
+    }
+#define BP_HF_GPT_MORE                                                                             \
+    "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0, \"torch_dtype\": "           \
+    "\"float32\", \"use_cache\": true}"
+
 /** Additional members to write: bp_hf_table.more. */
 #define BP_HF_MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
@@ -204,13 +232,28 @@ bp_err bp_stack_hf_check_states(const bp_hf_shape *shape, const char *path);
  * the root of the head width, which is written. */
 void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written);
 
-/** The members of a table, except sizes, settings, rows and harmless keys. */
+/** Settings: no window in any layer; and what most of LLaMA's relatives have. With attention_bias
+ * the output projection would have a bias, too. */
+#define BP_HF_NO_WINDOW                                                                            \
+    {                                                                                              \
+        "layer_types", "*\"full_attention\""                                                       \
+    }
+#define BP_HF_LLAMA_SETTINGS                                                                       \
+    BP_HF_WHOLE_HEADS, {"hidden_act", "\"silu\""},                                                 \
+    {                                                                                              \
+        "attention_bias", "false"                                                                  \
+    }
+
+/** The members of a table, except sizes, settings, rows and harmless keys; with another `derive`,
+ * and with another `check` too. */
 #define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
     BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, bp_rope_hf_derive)
 #define BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, derives)                                   \
+    BP_STACK_HF_TABLE_OF(of_kind, type, class, bp_stack_hf_check, derives)
+#define BP_STACK_HF_TABLE_OF(of_kind, type, class, checks, derives)                                \
     .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
     .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
-    .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
-    .derive = derives, .bare = bp_stack_hf_head
+    .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = checks, .derive = derives,        \
+    .bare = bp_stack_hf_head
 
 #endif

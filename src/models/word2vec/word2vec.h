@@ -4,8 +4,6 @@
 
 #include "models/family.h"
 
-extern const bp_model_family bp_word2vec_family;
-
 /** The tensors of a checkpoint, vectors as [V][blocks][BP_ROW_LANES]: column c of the width is in
  * block c / BP_ROW_LANES, and the padding of the last block is 0. */
 #define BP_WORD2VEC_INPUT  "input.weight"  /* the word vectors */

@@ -4,6 +4,7 @@
 #include "fuzz.h"
 #include "models/elmo/bilm_priv.h"
 #include "models/elmo/elmo.h"
+#include "models/list.h"
 
 static void check_options(const char *path)
 {

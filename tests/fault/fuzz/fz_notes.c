@@ -5,7 +5,7 @@
 #include "fuzz.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "io/huggingface/hf_config_priv.h"
-#include "models/gpt/gpt.h"
+#include "models/list.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void try_shape(const uint8_t *data, size_t bytes)
 
     if (err != BP_OK)
         return;
-    err = hf_config_read(&shape, config, bp_gpt_huggingface, "config.json");
+    err = hf_config_read(&shape, config, bp_gpt_family.huggingface, "config.json");
     fuzz_check_error(err);
     FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
     if (err == BP_OK) {
@@ -59,7 +59,7 @@ static void try_shape(const uint8_t *data, size_t bytes)
         FUZZ_CHECK(shape.eos_id >= -1 && shape.eos_id < bp_hf_size_of(&shape, "vocab_size"));
         written = hf_config_json(&shape);
         FUZZ_CHECK(written != NULL &&
-                   hf_config_read(&again, written, bp_gpt_huggingface, "again") == BP_OK);
+                   hf_config_read(&again, written, bp_gpt_family.huggingface, "again") == BP_OK);
         FUZZ_CHECK(memcmp(&shape, &again, sizeof shape) == 0);
         json_decref(written);
     }

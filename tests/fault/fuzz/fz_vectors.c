@@ -2,6 +2,7 @@
  * one for each token of the tokenizer. */
 #include "base/mem.h"
 #include "fuzz.h"
+#include "models/list.h"
 #include "models/word2vec/word2vec_priv.h"
 
 #include <string.h>

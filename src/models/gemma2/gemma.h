@@ -1,8 +1,17 @@
-/* Parts of the tables of Gemma 2 and 3 in Hugging Face's folders. */
-#ifndef BP_MODELS_GEMMA2_GEMMA2_HUGGINGFACE_H
-#define BP_MODELS_GEMMA2_GEMMA2_HUGGINGFACE_H
+/* What the tables of Gemma 2 and 3 have in common. */
+#ifndef BP_MODELS_GEMMA2_GEMMA_H
+#define BP_MODELS_GEMMA2_GEMMA_H
 
 #include "models/stack/stack_huggingface.h"
+
+#define BP_STACK_GEMMA                                                                             \
+    .rms = true, .epsilon = 1e-6, .rotary = true, .no_bias = true, .gains_from_one = true,         \
+    .closing_norms = true, .scales_embedding = true, .activation = BP_GEGLU, .tied = true
+#define BP_STACK_GEMMA_SIZES                                                                       \
+    BP_STACK_LLAMA_SIZES, BP_STACK_TIED, BP_STACK_COUNT("window", window),                         \
+        BP_STACK_COUNT("window_period", window_period),                                            \
+        BP_STACK_COUNT("score_width", score_width), BP_STACK_REAL("score_cap", score_cap),         \
+        BP_STACK_REAL("logit_cap", logit_cap)
 
 /** After layers. */
 #define BP_HF_GEMMA_SIZES(period, scores, logits)                                                   \
