@@ -104,34 +104,6 @@ const char *bp_config_next_unused(const bp_config *config, int64_t *at)
     return NULL;
 }
 
-#define COMPARED_BYTES 63
-
-/* Wagner and Fischer 1974, two rows at a time; case does not count. Only the first 63 bytes are
- * compared. */
-static int edit_distance(const char *a, const char *b)
-{
-    int row[COMPARED_BYTES + 1];
-    int n = (int)strnlen(a, COMPARED_BYTES), m = (int)strnlen(b, COMPARED_BYTES);
-
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
-            int best = diagonal + !same;
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
 static const char *after_section(const char *key)
 {
     const char *dot = strchr(key, '.');
@@ -140,13 +112,13 @@ static const char *after_section(const char *key)
 }
 
 /* How many letters a word without a dot lacks to be the section of `known`, which it begins;
- * COMPARED_BYTES if it does not begin it. */
+ * CONFIG_COMPARED_BYTES if it does not begin it. */
 static int section_distance(const char *word, const char *known)
 {
     size_t bytes = strlen(word), section = strcspn(known, ".");
 
     if (bytes == 0 || bytes > section || strncmp(word, known, bytes) != 0)
-        return COMPARED_BYTES;
+        return CONFIG_COMPARED_BYTES;
     return (int)(section - bytes);
 }
 
@@ -156,12 +128,12 @@ static int section_distance(const char *word, const char *known)
 static const char *nearest_key(const bp_config *config, const char *key)
 {
     const char *nearest = "";
-    int least = 2 * COMPARED_BYTES + 1;
+    int least = 2 * CONFIG_COMPARED_BYTES + 1;
 
     for (int64_t i = 0; i < config->count; i++) {
         const char *known = config->entries[i].option->key;
-        int distance = 2 * edit_distance(key, known);
-        int inside = 3 + 2 * edit_distance(after_section(key), after_section(known));
+        int distance = 2 * config_edit_distance(key, known);
+        int inside = 3 + 2 * config_edit_distance(after_section(key), after_section(known));
         int of_section = 3 + 2 * section_distance(key, known);
         if (inside < distance)
             distance = inside;
@@ -192,7 +164,7 @@ static int next_word(const char **list, const char **word)
 /* Are all of "train.batch mesh.micro_batch" known? Keys come in versions. */
 static bool are_known(const bp_config *config, const char *keys)
 {
-    char key[COMPARED_BYTES + 1];
+    char key[CONFIG_COMPARED_BYTES + 1];
     const char *at;
 
     for (int bytes; (bytes = next_word(&keys, &at)) > 0;) {
@@ -244,22 +216,6 @@ void config_advise(bp_buffer *out, const bp_config *config, const char *key)
         bp_buffer_printf(out, "%s%.*s", one == row->keys ? "use " : " and ", bytes, one);
     if (row->note)
         bp_buffer_printf(out, row->keys ? " (%s)" : "%s", row->note);
-}
-
-const char *bp_nearest_word(const char *word, const char *const *words)
-{
-    const char *nearest = "";
-    int least = COMPARED_BYTES + 1;
-
-    for (; *words; words++) {
-        int distance = edit_distance(word, *words);
-
-        if (distance < least) {
-            least = distance;
-            nearest = *words;
-        }
-    }
-    return nearest;
 }
 
 /* The entry for a getter. A key that no table has, another type, or a number that is not set is

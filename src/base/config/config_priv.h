@@ -59,6 +59,12 @@ extern const config_word config_words[]; /* ends with a row whose words are NULL
  * else "the nearest is train.steps" by edit distance. */
 void config_advise(bp_buffer *out, const bp_config *config, const char *key);
 
+#define CONFIG_COMPARED_BYTES 63
+
+/** The number of letters to insert, to delete or to change; case does not count. Only the first
+ * CONFIG_COMPARED_BYTES are compared. */
+int config_edit_distance(const char *a, const char *b);
+
 /** Check `value` and put it into the entry, in canonical form.
  *
  * `where` is in the message: "run.ini:12". An empty value unsets a key without a default.
