@@ -41,8 +41,8 @@ static void open_world(world *w)
                             .context = 8,
                             .vocab_size = V};
 
-    bp_seq2seq_sizes_in(&shape)->distances.buckets = 4;
-    bp_seq2seq_sizes_in(&shape)->distances.distance = 4;
+    shape.stack.relative_buckets = 4;
+    shape.stack.relative_distance = 4;
     shape.family->fill_defaults(&shape);
     bp_test_expect(bp_config_new(&w->config, tables, tables), BP_OK);
     bp_test_expect(bp_config_set(w->config, "math.precision", "f32"), BP_OK);

@@ -24,7 +24,6 @@
 #include "models/mixtral/mixtral.h"
 #include "models/modernbert/modernbert.h"
 #include "models/mpnet/mpnet.h"
-#include "models/seq2seq/seq2seq.h"
 #include "models/olmo2/olmo2.h"
 #include "models/olmoe/olmoe.h"
 #include "models/open.h"
@@ -32,6 +31,7 @@
 #include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
 #include "models/qwen3_moe/qwen3_moe.h"
+#include "models/seq2seq/seq2seq.h"
 #include "models/smollm3/smollm3.h"
 #include "models/stack/stack.h"
 
