@@ -53,7 +53,7 @@ bool bp_explain_separates(const bp_explain_settings *settings, int32_t token)
 
 bool bp_explain_is_causal(const bp_model_info *info)
 {
-    return !info->frames && !info->masks;
+    return !info->sees_all;
 }
 
 bp_err bp_explain_step(const bp_explain_settings *settings)

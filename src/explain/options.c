@@ -1,7 +1,7 @@
 /* explain.*: the keys. */
 #include "explain/explain.h"
 
-#include "base/config/unused.h"
+#include "base/config/ignored.h"
 #include "explain/method.h"
 
 #include <stdio.h>
@@ -336,11 +336,11 @@ void bp_explain_warn(const bp_config *config)
 {
     const char *chosen = bp_explain_keys_of(config)->methods;
     bp_unused_key rows[KEYS_OF_METHODS + 1] = {0};
-    char why[KEYS_OF_METHODS][128];
+    char why[KEYS_OF_METHODS][96];
 
     for (int k = 0; k < KEYS_OF_METHODS; k++) {
-        (void)snprintf(why[k], sizeof why[k], "it is of %s, and explain.methods = %s",
-                       OF_METHODS[k].methods, chosen);
+        (void)snprintf(why[k], sizeof why[k], "only %s of explain.methods use it",
+                       OF_METHODS[k].methods);
         rows[k] =
             (bp_unused_key){OF_METHODS[k].key, !has_any(chosen, OF_METHODS[k].methods), why[k]};
     }

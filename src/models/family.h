@@ -90,11 +90,10 @@ typedef struct bp_stack_sizes {
                                 the others */
     double rope_beta_fast, rope_beta_slow, rope_attention_factor, rope_mscale, rope_mscale_all;
     double rope_short[BP_MODEL_REALS], rope_long[BP_MODEL_REALS]; /* 0 after the last one */
-    int64_t unturned; /* 1: no layer has rotary positions */
-    int64_t relative_buckets,
-        relative_distance;    /* of T5's tables of distances between tokens: rows;
-                                 distances from here on share the last one */
-    int64_t other_activation; /* 1: bp_stack.other_activation */
+    int64_t unturned;          /* 1: no layer has rotary positions */
+    int64_t relative_buckets;  /* rows of T5's table of distances between tokens; */
+    int64_t relative_distance; /* distances from here on share the last one */
+    int64_t other_activation;  /* 1: bp_stack.other_activation */
     int64_t state_heads, state_head_width, state, groups, taps; /* of state-space layers */
     double attention_layers[BP_MODEL_REALS]; /* numbers, from 1 on, of the layers of a hybrid stack
                                                 that have attention; 0 after the last one */

@@ -109,7 +109,8 @@ typedef struct bp_model_info {
                             texts, a target may be at any place of its text, and the state there is
                             that of the whole text; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
-    bool frames; /* it reads a text between the tokens of the roles cls and sep */
+    bool frames;   /* it reads a text between the tokens of the roles cls and sep */
+    bool sees_all; /* an encoder: places see those after them too */
     bool masks; /* a masked model: a target is at its own place, and inputs after a window's end are
                    -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, not the logits of one

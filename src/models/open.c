@@ -6,6 +6,7 @@
 #include "models/network/network_states.h"
 #include "models/network/weights.h"
 #include "models/open_parts.h"
+#include "models/stack/stack.h"
 #include "models/task/task.h"
 
 #include <stdio.h>
@@ -91,6 +92,8 @@ static bp_err read_info(bp_model_info *info, const bp_checkpoint *checkpoint, in
     info->frames =
         bp_family_has_backbone(shape.family) && shape.family->blocks->backbone(&shape).pooler;
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
+    info->sees_all =
+        info->frames || info->masks || (shape.family->stack && shape.family->stack->sees_all);
     info->reads_source = bp_model_reads_source(&shape);
     info->start_token = shape.family->source ? shape.family->source->start_token(&shape) : -1;
     if (shape.family->source && info->start_token < 0)
@@ -132,6 +135,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->kind = shape.family->name;
     info->may_be_zero = found.may_be_zero;
     info->frames = found.frames;
+    info->sees_all = found.sees_all;
     info->masks = found.masks;
     info->step = found.step;
     info->eod_id = found.eod_id;

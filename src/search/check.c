@@ -1,7 +1,7 @@
 /* Faults of a search's keys that need neither files nor ranks. Called by jobs/search.c. */
 #include "search/search.h"
 
-#include "base/config/unused.h"
+#include "base/config/ignored.h"
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "search/limit.h"

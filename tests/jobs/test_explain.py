@@ -332,7 +332,7 @@ class Families(Explained):
                                       ("sources", "explain.perplexity=5", "explain.neighbours=3"), ("saliency", "explain.sets=a", "explain.context=8")):
             result = bagpipe_test.run([*check, "explain.methods=" + methods, unused, used])
             self.assertEqual((result.status, len(result.lines("warning"))), (0, 1), str(result))
-            self.assert_warning(result, "[config.unused_key]", unused.replace("=", " = "), methods)
+            self.assert_warning(result, "[config.unused_key]", unused.replace("=", " = "), "of explain.methods")
         self.assert_warning(self.explained("cut", 0, *keys, "explain.context=5"), "[explain.cut_documents]", "3 of 3")
         self.assert_warning(self.explained("coarse", 0, *keys, "explain.methods=integrated", "explain.baseline=zero", "explain.steps=1"), "[explain.incomplete]")
 

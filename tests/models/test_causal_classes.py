@@ -148,6 +148,12 @@ class Classes(FolderTest):
                 numpy.testing.assert_allclose([[float(row["p_" + one]) for one in CLASSES] for row in rows], softmax(numpy.array(expected)), atol=1e-5)
                 self.check_back(name, config, tensors)
                 self.assertEqual(read_json(self.at(name + "-out"), "config.json")["pad_token_id"], pad)
+        for value, word in ((-2, "[model.bad_size]"), ("w3", "[json.wrong_type]")):
+            bagpipe_test.edit_manifest(self.at(name), lambda manifest, value=value: manifest["state"]["model"].update(padding=value))
+            result = bagpipe_test.run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"score.model={self.at(name)}", f"score.corpus={self.at('ends-bare.h5')}",
+                                       f"run.dir={self.at('damaged')}"])
+            self.assert_error(result, 65, word)
+            self.assertFalse(os.path.exists(self.at("damaged")))
 
     def test_a_classifier_is_tuned_further_and_exported(self):
         """Alone and on tensor ranks it reads the same texts, and goes back as the class that it was."""

@@ -1,5 +1,5 @@
 """bagpipe explain of tags, answers, classes of causal stacks, marian and mbart: attributions are those of slopes of numpy's float64 models (encoders_numpy.py, decoders_numpy.py,
-seq2seq_numpy.py), folders of Hugging Face's names with random weights."""
+seq2seq_numpy.py, t5_numpy.py), folders of Hugging Face's names with random weights."""
 import json
 import os
 
@@ -15,6 +15,7 @@ try:
     import seq2seq_numpy
     import test_encoder_shapes
     import test_seq2seq_shapes
+    from t5_numpy import T5
     from test_decoder_shapes import COMMON, OF, write_tensors
 except ImportError:
     h5py = None
@@ -142,7 +143,26 @@ class Oracles(Explained):
                         return log_softmax(decoders_numpy.states(config, own, numpy.arange(len(x)))[-1] @ tensors["score.weight"].T.astype(float))
                     self.check(kind + "-x", d, {"": logits}, {"": table[ids]})
 
-    def test_translations_of_marian_and_mbart_are_those_of_float64(self):
+    def test_tags_of_t5s_encoder_are_those_of_float64(self):
+        """Each sees the whole text, without a token before it."""
+        self.plain()
+        config = test_seq2seq_shapes.config_of("T5", "ForTokenClassification", {"d_model": 12, "num_heads": 2, "d_ff": 18, "num_layers": 1, "id2label": test_seq2seq_shapes.LABELS})
+        tensors = test_seq2seq_shapes.weights(config)
+        encoders.write_folder(self.at("t5-folder"), config, tensors)
+        self.must(["bagpipe-data", "import", self.at("t5-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at("t5.model")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("plain.json"), "--format", "conll", "--no-tags", "--out", self.at("t5.h5"), self.at("tags.conll")])
+        self.explain_as("t5", "t5.h5", "best")
+        own = {name.removeprefix("transformer."): values for name, values in tensors.items()}
+        for d, (_, text) in enumerate(self.pairs):
+            inputs = own["shared.weight"][[4 + int(word[1:]) for word in text] + [2]].astype(float)
+
+            def outputs(x):
+                states = T5(config, {**own, "shared.weight": x}).stack("encoder", numpy.arange(len(x)))[:-1]
+                return log_softmax(states @ own["classifier.weight"].T.astype(float) + own["classifier.bias"])
+            best = outputs(inputs).argmax(-1)
+            self.check("t5", d, {"": lambda x, _, best=best: outputs(x)[numpy.arange(len(best)), best]}, {"": inputs})
+
+    def plain(self):
         special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
         self.write("plain.json", json.dumps({
             "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": None,
@@ -152,6 +172,9 @@ class Oracles(Explained):
                                         {"SpecialToken": {"id": "</s>", "type_id": 0}}],
                                "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
             "model": {"type": "WordLevel", "vocab": {**special, **{f"w{k}": k + 4 for k in range(WORDS)}}, "unk_token": "<unk>"}}))
+
+    def test_translations_of_marian_and_mbart_are_those_of_float64(self):
+        self.plain()
         for side in (0, 1):
             self.write(f"side-{side}.txt", "".join(" ".join(pair[side]) + "\n" for pair in self.pairs))
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("plain.json"), "--format", "pairs", "--out", self.at("pairs.h5"), self.at("side-0.txt"), self.at("side-1.txt")])

@@ -447,7 +447,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-/* No token is below 0, as one of no padding is. */
+/* An id below 0 is no token. */
 static void read_pad(bp_hf_shape *out, const json_t *config)
 {
     const json_t *pad = json_object_get(config, "pad_token_id");

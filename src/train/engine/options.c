@@ -1,8 +1,8 @@
 /* The keys of training, optimizer and mesh that the engine and its loop read. */
 #include "train/engine/options.h"
 
+#include "base/config/ignored.h"
 #include "base/config/run_options.h"
-#include "base/config/unused.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "mesh/mesh.h"

@@ -3,7 +3,7 @@
  * the head asks for logits by rows. */
 #include "train/parts/teacher.h"
 
-#include "base/config/unused.h"
+#include "base/config/ignored.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "models/open.h"

@@ -1,7 +1,5 @@
-/* Warnings of keys that do nothing beside the values of others. */
-#include "base/config/unused.h"
+#include "base/config/ignored.h"
 
-#include "base/config/config.h"
 #include "base/log.h"
 
 #include <string.h>
