@@ -296,7 +296,8 @@ typedef struct bp_model_ops {
     /** The gradients, with respect to the word vectors, of the sum of log p(target) over each
      * window's targets: gradients[windows][length][info.vector_width] and, where the model reads a
      * source, source_gradients[windows][source_length][info.vector_width]. Vectors are the rows of
-     * the embedding's table, before scaling and positions. For a model of
+     * the embedding's table, before scaling and positions; an encoder-decoder with the head of a
+     * task reads each twice, and its gradient is the sum of both. For a model of
      * bp_model_open_differentiable with info.vector_width > 0, and without info.may_be_zero: entmax
      * has a loss of its own. Valid on all ranks of mesh->model. Errors: as `score`. */
     bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,

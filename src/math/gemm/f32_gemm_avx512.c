@@ -3,8 +3,9 @@
 #include "math/gemm/f32_gemm.h"
 #include "math/gemm/transpose_avx512.h"
 
-#define WIDE  (BP_F32_COLUMNS / LANES)
-#define AHEAD (8 * BP_F32_COLUMNS) /* prefetch distance in the panel */
+#define WIDE       (BP_F32_COLUMNS / LANES)
+#define PACK_AHEAD (2 * LANES)          /* steps of k, or those of the panel beside */
+#define AHEAD      (8 * BP_F32_COLUMNS) /* prefetch distance in the panel */
 
 static inline __mmask16 first_lanes(int64_t n)
 {
@@ -96,13 +97,19 @@ static void multiply_tile(const bp_f32_tile *tile)
     }
 }
 
+/* `ahead`: the square that follows some steps later, to prefetch; of the last ones it may be beyond
+ * the matrix. Few rows on the left wait for this copy, which reads the right side from memory:
+ * lines of 64 rows or columns in turn, too many runs for the CPU's own prefetching. */
 static void pack_square(float *to, int64_t to_row, const float *from, int64_t from_row,
-                        bool transposed, int64_t rows, int64_t columns)
+                        bool transposed, int64_t rows, int64_t columns, const float *ahead)
 {
     int64_t there = transposed ? columns : rows;
     __mmask16 some = first_lanes(transposed ? rows : columns);
     __m512i words[LANES];
 
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        _mm_prefetch((const char *)(ahead + i * from_row), _MM_HINT_T0);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         words[i] = i < there ? _mm512_maskz_loadu_epi32(some, from + i * from_row)
@@ -120,9 +127,13 @@ static void pack(float *to, int64_t to_row, const float *from, int64_t from_row,
     int64_t down = transposed ? 1 : from_row, along = transposed ? from_row : 1;
 
     for (int64_t r = 0; r < rows; r += LANES)
-        for (int64_t c = 0; c < columns; c += LANES)
+        for (int64_t c = 0; c < columns; c += LANES) {
+            int64_t later = r + PACK_AHEAD < rows ? r + PACK_AHEAD : r + PACK_AHEAD - rows,
+                    beside = r + PACK_AHEAD < rows ? c : c + columns;
+
             pack_square(to + r * to_row + c, to_row, from + r * down + c * along, from_row,
-                        transposed, rows - r, columns - c);
+                        transposed, rows - r, columns - c, from + later * down + beside * along);
+        }
 }
 
 const bp_f32_kernel bp_f32_kernel_avx512 = {multiply_tile, pack};
