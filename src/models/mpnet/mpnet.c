@@ -85,14 +85,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, bp_transformer_new_layer(network, &layer));
 }
 
-static const bp_block_list BLOCK_LIST = {.count = bp_stack_blocks,
-                                         .are = "embedding, layers, head",
-                                         .cost = bp_stack_cost,
-                                         .backbone = bp_stack_backbone,
-                                         .output = bp_stack_block_output,
-                                         .add_shared = bp_stack_add_shared,
-                                         .add_common = add_common,
-                                         .add = add_block};
+static const bp_block_list BLOCK_LIST = {BP_STACK_BLOCKS, .cost = bp_stack_cost,
+                                         .add_common = add_common, .add = add_block};
 
 const bp_model_family bp_mpnet_family = {.name = "mpnet",
                                          .stack = &STACK,
