@@ -150,7 +150,7 @@ static const errno_failure *failure_of(int number)
     return failure;
 }
 
-bp_err bp_err_of_errno(int number, bp_err fallback)
+static bp_err code_of_errno(int number, bp_err fallback)
 {
     const errno_failure *failure = failure_of(number);
 
@@ -161,14 +161,14 @@ bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path)
 {
     int number = errno;
 
-    return bp_fail(bp_err_of_errno(number, fallback), failure_of(number)->id, "%s: %s: at %s; %s",
+    return bp_fail(code_of_errno(number, fallback), failure_of(number)->id, "%s: %s: at %s; %s",
                    verb, strerror(number), path, failure_of(number)->remedy);
 }
 
 bp_err bp_fail_create(const char *verb, const char *path)
 {
     int number = errno;
-    bp_err code = bp_err_of_errno(number, BP_ERR_CREATE);
+    bp_err code = code_of_errno(number, BP_ERR_CREATE);
     bool no_folder = code == BP_ERR_INPUT;
 
     if (number == ENOSPC || number == EDQUOT)

@@ -55,7 +55,6 @@ bp_err bp_fail_lines(bp_err code, const char *id, const char *text);
  * For an output that can't be created use bp_fail_create().
  */
 bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path);
-bp_err bp_err_of_errno(int number, bp_err fallback);
 
 /** The same for an output that can't be created: a missing folder is BP_ERR_CREATE, not
  * BP_ERR_INPUT; a full disk (ENOSPC, EDQUOT) is BP_ERR_IO, as it is for a write. */

@@ -182,7 +182,8 @@ void bp_log_keep_progress(void)
     unlock_log();
 }
 
-void bp_log_break_progress(void)
+/* Take a progress line off the terminal before something else writes to it. */
+static void break_progress(void)
 {
     lock_log();
     erase_progress();
@@ -328,7 +329,7 @@ static void put_lines(const char *head, const char *lines)
         lines += bytes;
         lines += *lines == '\n';
     } while (*lines != 0);
-    bp_log_break_progress();
+    break_progress();
     (void)fwrite(out, 1, used, stderr); /* a failure of standard error can't be reported */
     (void)fflush(stderr);
 }

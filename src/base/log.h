@@ -46,9 +46,6 @@ void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 
 void bp_print_lines(const char *text, int goes_on);
 /** Keep the progress line on the terminal: further output begins on a new line. */
 void bp_log_keep_progress(void);
-/** Take a progress line off the terminal before something else writes to it (BP_WARN and
- * bp_err_print do). */
-void bp_log_break_progress(void);
 
 /** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
  * ..." for a requested stop. Only for jobs/ and data_tools/. */

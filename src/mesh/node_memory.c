@@ -23,8 +23,7 @@ const bp_option bp_memory_options[] = {
      .min = 1,
      .max = 1e18,
      .help = "memory that the ranks on a node may take together; none: what the system allows "
-             "(available memory, control group, Slurm)",
-     .at = BP_AT(bp_memory_keys, memory)},
+             "(available memory, control group, Slurm)"},
     {.key = NULL}};
 
 static void find_asked(void *context, const bp_option *option, const char *value)

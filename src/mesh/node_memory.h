@@ -9,16 +9,6 @@
 
 extern const bp_option bp_memory_options[]; /* run.memory */
 
-/** Values of bp_memory_options (docs: --help). */
-typedef struct bp_memory_keys {
-    int64_t memory;
-} bp_memory_keys;
-
-static inline const bp_memory_keys *bp_memory_keys_of(const bp_config *config)
-{
-    return bp_config_bound(config, bp_memory_options);
-}
-
 /** A node and the ranks on it. Plain data: sent as bytes. */
 typedef struct bp_node_memory {
     int64_t needs_bytes; /* need of all its ranks together, at their peaks */

@@ -131,7 +131,8 @@ static void draw_any(int32_t *counts, int64_t n, int64_t draws, uint64_t base,
     }
 }
 
-void bp_resample_block(int32_t *counts, int64_t block, int32_t draws, int64_t n,
+/* counts[documents of the block]: how often each is among the block's `draws`. */
+static void draw_block(int32_t *counts, int64_t block, int32_t draws, int64_t n,
                        const bp_rng_key *key)
 {
     int64_t first = block * BP_RESAMPLE_BLOCK, left = n - first;
@@ -149,7 +150,7 @@ void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key)
     /* numbers of draws are at the beginning, where the first block is written last */
     bp_resample_split(counts, n, key);
     for (int64_t b = bp_resample_blocks(n) - 1; b >= 0; b--)
-        bp_resample_block(counts + b * BP_RESAMPLE_BLOCK, b, counts[b], n, key);
+        draw_block(counts + b * BP_RESAMPLE_BLOCK, b, counts[b], n, key);
 }
 
 /* What a thread draws into: the counts of all groups side by side. */
@@ -341,7 +342,7 @@ void bp_resample_sums_add(bp_resample_sums *self, int64_t block, int64_t blocks,
             int64_t left = self->n - (block + b) * BP_RESAMPLE_BLOCK;
             int64_t documents = left < BP_RESAMPLE_BLOCK ? left : BP_RESAMPLE_BLOCK;
 
-            bp_resample_block(counts, block + b, self->draws[r * all + block + b], self->n, &key);
+            draw_block(counts, block + b, self->draws[r * all + block + b], self->n, &key);
             for (int64_t c = 0; c < self->width; c++)
                 self->sums[r * self->width + c] +=
                     sum_block(columns[c] + b * BP_RESAMPLE_BLOCK, counts, documents);

@@ -28,10 +28,7 @@ static inline int64_t bp_resample_blocks(int64_t n)
  * each block of them. Recursive halves have binomial counts, from random bits: exactly the
  * distribution of n independent draws, without rounding. */
 void bp_resample_split(int32_t *draws, int64_t n, const bp_rng_key *key);
-/** counts[documents of the block]: how often each is among the block's `draws`. */
-void bp_resample_block(int32_t *counts, int64_t block, int32_t draws, int64_t n,
-                       const bp_rng_key *key);
-/** counts[n]: how often each of n documents is among n draws with replacement: the two above. */
+/** counts[n]: how often each of n documents is among n draws with replacement. */
 void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key);
 
 /** A statistic of a resample: values[width] of counts[group][document]. Called by several threads

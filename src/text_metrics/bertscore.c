@@ -8,27 +8,10 @@
 enum { PRECISION, RECALL, F1, WIDTH };
 _Static_assert((int)WIDTH == BP_BERTSCORE_WIDTH, "what a document counts for");
 
-static void figures(double *values, const int32_t *counts, const void *data)
-{
-    const bp_text_answers *answers = data;
-    double n = 0;
-
-    memset(values, 0, WIDTH * sizeof *values);
-    for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts ? counts[d] : 1;
-
-        n += times;
-        for (int k = 0; k < WIDTH; k++)
-            values[k] += times * answers->counts[d * WIDTH + k];
-    }
-    for (int k = 0; k < WIDTH; k++)
-        values[k] = n > 0 ? values[k] / n : NAN;
-}
-
 const bp_metric bp_metric_bertscore = {.kind = "bertscore",
                                        .width = WIDTH,
                                        .names = {"precision", "recall", "f1"},
-                                       .figures = figures};
+                                       .figures = bp_text_means};
 
 /* lengths[count] of the states; one of zeros has no direction, and a cosine of 0 with all. */
 static void find_lengths(double *lengths, const bp_text_states *text)

@@ -21,6 +21,23 @@ void bp_text_answers_clear(bp_text_answers *answers)
     *answers = (bp_text_answers){0};
 }
 
+void bp_text_means(double *values, const int32_t *counts, const void *data)
+{
+    const bp_text_answers *answers = data;
+    double n = 0;
+
+    memset(values, 0, (size_t)answers->width * sizeof *values);
+    for (int64_t d = 0; d < answers->documents; d++) {
+        double times = counts ? counts[d] : 1;
+
+        n += times;
+        for (int64_t k = 0; k < answers->width; k++)
+            values[k] += times * answers->counts[d * answers->width + k];
+    }
+    for (int64_t k = 0; k < answers->width; k++)
+        values[k] = n > 0 ? values[k] / n : NAN;
+}
+
 /* precisions[ORDERS] in percent, brevity penalty, and BLEU of sums; `effective`: of the orders
  * that there are. */
 static double bleu_of(double *precisions, double *penalty, const double *sums, bool effective)

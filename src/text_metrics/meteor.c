@@ -12,22 +12,8 @@
 #define BETA  3.0
 #define GAMMA 0.5
 
-static void figures(double *values, const int32_t *counts, const void *data)
-{
-    const bp_text_answers *answers = data;
-    double n = 0, sum = 0;
-
-    for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts ? counts[d] : 1;
-
-        n += times;
-        sum += times * answers->counts[d];
-    }
-    values[0] = n > 0 ? sum / n : NAN;
-}
-
 const bp_metric bp_metric_meteor = {
-    .kind = "meteor", .width = 1, .names = {"meteor"}, .figures = figures};
+    .kind = "meteor", .width = 1, .names = {"meteor"}, .figures = bp_text_means};
 
 /* One side of a pair: words, stems, and what each is aligned with (-1: nothing). */
 typedef struct side {

@@ -2,34 +2,16 @@
 #include "base/mem.h"
 #include "text_metrics/words_priv.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { KINDS = 3, EACH = 3, WIDTH = KINDS * EACH }; /* F, precision, recall */
-
-static void figures(double *values, const int32_t *counts, const void *data)
-{
-    const bp_text_answers *answers = data;
-    double n = 0;
-
-    memset(values, 0, WIDTH * sizeof *values);
-    for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts ? counts[d] : 1;
-
-        n += times;
-        for (int k = 0; k < WIDTH; k++)
-            values[k] += times * answers->counts[d * WIDTH + k];
-    }
-    for (int k = 0; k < WIDTH; k++)
-        values[k] = n > 0 ? values[k] / n : NAN;
-}
 
 const bp_metric bp_metric_rouge = {.kind = "rouge",
                                    .width = WIDTH,
                                    .names = {"rouge1", "rouge1_precision", "rouge1_recall",
                                              "rouge2", "rouge2_precision", "rouge2_recall",
                                              "rougeL", "rougeL_precision", "rougeL_recall"},
-                                   .figures = figures};
+                                   .figures = bp_text_means};
 
 /* The length of the longest common subsequence; row[b->count + 1] is scratch. */
 static int64_t longest_common(const bp_words *a, const bp_words *b, int64_t *row)

@@ -28,6 +28,8 @@ typedef struct bp_text_answers {
     double *counts; /* [documents][width]; bp_text_answers_clear */
 } bp_text_answers;
 void bp_text_answers_clear(bp_text_answers *answers);
+/** bp_metric.figures of metrics whose numbers are averaged over documents: values[width]. */
+void bp_text_means(double *values, const int32_t *counts, const void *answers);
 
 /** Words of BLEU: as mteval-v13a.pl, with Chinese characters apart, or between white space. */
 typedef enum bp_bleu_words { BP_WORDS_13A, BP_WORDS_ZH, BP_WORDS_NONE } bp_bleu_words;

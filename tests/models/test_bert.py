@@ -32,7 +32,9 @@ def write_tensors(folder, header, data):
     pathlib.Path(folder, "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-class Bert(FolderTest):
+class WordsTest(FolderTest):
+    """Corpora of WORDS, and trainings on them with KEYS."""
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -44,15 +46,19 @@ class Bert(FolderTest):
             cls.write(f"{name}.txt", "\n".join(lines) + "\n")
             cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at(f"{name}.h5"),
                       cls.at(f"{name}.txt")])
-        cls.write("bert.ini", "[corpus]\ntrain = %s\nvalid = %s\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+        cls.write("words.ini", "[corpus]\ntrain = %s\nvalid = %s\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
 
     def pretrain(self, name, ranks, *keys):
-        return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"), f"run.dir={self.at(name)}", *BERT, *keys], ranks)
+        return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("words.ini"), f"run.dir={self.at(name)}", *self.KEYS, *keys], ranks)
 
     def trained(self, name, ranks, *keys):
         result = self.pretrain(name, ranks, *keys)
         self.assertEqual(result.status, 0, str(result))
         return self.at(name)
+
+
+class Bert(WordsTest):
+    KEYS = BERT
 
     def test_every_mesh_trains_the_same_model(self):
         meshes = (("all", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]),
@@ -136,7 +142,7 @@ class Bert(FolderTest):
         keys = ["model.kind=roberta", *FIRST["roberta"], "checkpoint.every=2", "train.steps=40"]
         straight = self.trained("straight", 0, *keys)
         self.assertLess(metrics(straight)[-1]["valid_loss"], metrics(straight)[0]["loss"] - 0.25)
-        result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"),
+        result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("words.ini"),
                       f"run.dir={self.at('killed')}", *BERT, *keys])
         self.assertEqual(result.status, -9, str(result))
         self.assertLess(len(metrics(self.at("killed"))), 40)

@@ -13,9 +13,9 @@ from scipy.special import erf
 
 import bagpipe_test
 import tfevents
-from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, state_of, steps, timeless
+from bagpipe_test import digests, metrics, parts_miss, read_json, run, state_of, steps, timeless
 from tensors import tensors_of
-from test_bert import ENDS, WORDS
+from test_bert import WordsTest
 from test_finetune import SPECIAL, TaskTest
 
 ELECTRA = ["model.kind=electra", "model.layers=2", "model.width=32", "model.heads=8", "model.generator_width=16", "model.generator_heads=2",
@@ -23,27 +23,8 @@ ELECTRA = ["model.kind=electra", "model.layers=2", "model.width=32", "model.head
            "train.log_every=1", "optimizer.lr=1e-2", "optimizer.weight_decay=0.01"]
 
 
-class Electra(FolderTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.write("vocab.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."] + WORDS + ENDS) + "\n")
-        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
-        for name, documents in (("train", 90), ("valid", 11)):
-            lines = [" ".join(WORDS[(d * 7 + k * k + k // 3) % len(WORDS)] + ("ing", "", "", "ed", "")[(d + k) % 5] for k in range(20 + d % 17))
-                     + " ." for d in range(documents)]
-            cls.write(f"{name}.txt", "\n".join(lines) + "\n")
-            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at(f"{name}.h5"),
-                      cls.at(f"{name}.txt")])
-        cls.write("electra.ini", "[corpus]\ntrain = %s\nvalid = %s\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
-
-    def pretrain(self, name, ranks, *keys):
-        return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("electra.ini"), f"run.dir={self.at(name)}", *ELECTRA, *keys], ranks)
-
-    def trained(self, name, ranks, *keys):
-        result = self.pretrain(name, ranks, *keys)
-        self.assertEqual(result.status, 0, str(result))
-        return self.at(name)
+class Electra(WordsTest):
+    KEYS = ELECTRA
 
     def test_every_mesh_trains_the_same_model(self):
         one = self.trained("one", 0)
@@ -70,7 +51,7 @@ class Electra(FolderTest):
         keys = ["checkpoint.every=2", "train.steps=40", "model.dropout=0", "train.batch=16"]
         straight = self.trained("straight", 0, *keys)
         self.assertLess(metrics(straight)[-1]["valid_loss"], metrics(straight)[2]["valid_loss"] - 1)
-        result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("electra.ini"),
+        result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("words.ini"),
                       f"run.dir={self.at('killed')}", *ELECTRA, *keys])
         self.assertEqual(result.status, -9, str(result))
         self.assertLess(len(metrics(self.at("killed"))), 40)
@@ -103,12 +84,12 @@ class Electra(FolderTest):
         self.assert_error(self.pretrain("tensors", 2, "mesh.tensor=2", "model.generator_heads=1"), 78, "[mesh.not_dividing]")
         self.assert_error(self.pretrain("half", 0, "model.part=discriminator"), 78, "[electra.no_generator]", "model.part")
         trained = self.trained("scored", 0, "train.steps=1")
-        result = run([bagpipe_test.program("bagpipe"), "score", self.at("electra.ini"), f"score.model={trained}", f"score.corpus={self.at('valid.h5')}",
+        result = run([bagpipe_test.program("bagpipe"), "score", self.at("words.ini"), f"score.model={trained}", f"score.corpus={self.at('valid.h5')}",
                       f"run.dir={self.at('scores')}"])
         self.assert_error(result, 78, "[model.no_distribution]", "electra")
         self.must(["bagpipe-data", "export", trained, "--out", self.at("pair")])
         self.must(["bagpipe-data", "import", self.at("pair/generator"), "--out", self.at("generator")])
-        result = run([bagpipe_test.program("bagpipe"), "score", self.at("electra.ini"), f"score.model={self.at('generator')}", f"score.corpus={self.at('valid.h5')}",
+        result = run([bagpipe_test.program("bagpipe"), "score", self.at("words.ini"), f"score.model={self.at('generator')}", f"score.corpus={self.at('valid.h5')}",
                       f"run.dir={self.at('stages')}", "mesh.pipeline=2"], 2)
         self.assert_error(result, 78, "[model.one_stage]", "mesh.pipeline")
         other = self.trained("other", 0, "train.steps=2")

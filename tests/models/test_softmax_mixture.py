@@ -7,11 +7,11 @@ import h5py
 import numpy
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, read_json, run, state_of, steps, timeless
+import feedforward_heads
+from bagpipe_test import digests, metrics, program, run, state_of, steps, timeless
 from tensors import tensors_of
 
-FEEDFORWARD = ["model.kind=feedforward", "model.heads=", "model.layers=", "model.embedding=12", "model.order=4", "head.softmaxes=3"]
-BETA1 = 0.9
+FEEDFORWARD = [*feedforward_heads.FEEDFORWARD, "head.softmaxes=3"]
 
 
 def log_softmax(x):
@@ -19,17 +19,15 @@ def log_softmax(x):
     return x - numpy.log(numpy.exp(x).sum(axis=-1, keepdims=True))
 
 
-class Oracle:
+class Oracle(feedforward_heads.Words):
     """p = sum of pi_k softmax(b + U s_k), s_k = tanh(W_k h), pi = softmax(P h), h = tanh(d + H x), x the vectors of the last three words."""
 
     def __init__(self, tensors):
-        self.t, self.K = tensors, len(tensors["head.priors.weight"])
+        super().__init__(tensors)
+        self.K = len(tensors["head.priors.weight"])
 
     def forward(self, inputs):
-        vectors = self.t["wte"][inputs]
-        empty = numpy.zeros(vectors.shape[1])
-        x = numpy.array([numpy.concatenate([vectors[t - k] if t >= k else empty for k in range(3)]) for t in range(len(inputs))])
-        h = numpy.tanh(x @ self.t["hidden.weight"].T + self.t["hidden.bias"])
+        x, h = self.hidden(inputs)
         s = numpy.tanh(h @ self.t["head.states.weight"].T).reshape(len(h), self.K, -1)
         prior = log_softmax(h @ self.t["head.priors.weight"].T)
         each = log_softmax(s @ self.t["head"].T + self.t["head.bias"])
@@ -49,52 +47,13 @@ class Oracle:
         dpre = ((dlogits @ self.t["head"]) * (1 - s * s)).reshape(T, -1)
         dprior = numpy.exp(prior) / T - share
         dh = (dpre @ self.t["head.states.weight"] + dprior @ self.t["head.priors.weight"]) * (1 - h * h)
-        dx, dwte, E = dh @ self.t["hidden.weight"], numpy.zeros_like(self.t["wte"]), self.t["wte"].shape[1]
-        for t in range(T):
-            for k in range(min(3, t + 1)):
-                dwte[line[t - k]] += dx[t, k * E:(k + 1) * E]
         return -numpy.mean(lp[at, line[1:]]), {
-            "wte": dwte, "hidden.weight": dh.T @ x, "hidden.bias": dh.sum(axis=0), "head.states.weight": dpre.T @ h,
+            **self.hidden_gradients(line, x, dh), "head.states.weight": dpre.T @ h,
             "head.priors.weight": dprior.T @ h, "head": numpy.einsum("tkv,tkc->vc", dlogits, s), "head.bias": dlogits.sum(axis=(0, 1))}
 
 
-class Mixture(JobTest):
-    def corpus(self, name, documents):
-        with h5py.File(self.at(name), "w") as file:
-            file["tokens"] = numpy.concatenate(documents).astype(numpy.int32)
-            file["doc_start"] = numpy.cumsum([0] + [len(d) for d in documents]).astype(numpy.uint64)
-            file.attrs["vocab_size"], file.attrs["eod_id"] = self.VOCABULARY, self.VOCABULARY - 1
-        return self.convert(name)
-
-    def test_losses_and_gradients_are_numpys(self):
-        line = numpy.append(numpy.random.default_rng(3).integers(0, self.VOCABULARY - 1, 32), self.VOCABULARY - 1)  # one window of 32
-        corpus = self.corpus("window.h5", [line])
-        for ranks, keys in ((0, []), (2, ["mesh.tensor=2"])):
-            folder = self.trained(f"steps-{ranks}", ranks, *FEEDFORWARD, *keys, f"corpus.train={corpus}", "corpus.valid=",
-                                  "tokenizer.path=" + self.at("tokenizer.json"), "train.batch=1", "train.steps=4", "checkpoint.every=1",
-                                  "checkpoint.keep=9", "optimizer.lr=1e-2", "optimizer.decay=constant", "optimizer.warmup=0")
-            states = [tensors_of(os.path.join(folder, "checkpoints", step)) for step in steps(folder)]
-            for s in range(1, 4):
-                loss, gradients = Oracle(states[s - 1]).gradients(line)
-                self.assertAlmostEqual(metrics(folder)[s]["loss"], loss, delta=2e-6)
-                if s == 1 and ranks == 0:
-                    self.slopes(Oracle(states[0]), line, gradients)
-                norm = numpy.sqrt(sum((g ** 2).sum() for g in gradients.values()))
-                self.assertAlmostEqual(metrics(folder)[s]["grad_norm"], norm, delta=1e-5 * norm)
-                for name, g in gradients.items():
-                    m = BETA1 * states[s - 1]["adamw.m/" + name] + (1 - BETA1) * g * min(1, 1 / norm)
-                    numpy.testing.assert_allclose(states[s]["adamw.m/" + name], m, atol=1e-5 * abs(m).max() + 1e-9, err_msg=name)
-
-    def slopes(self, oracle, line, gradients):
-        """The formulas' gradients against central differences in float64, along each tensor's own."""
-        for name, g in gradients.items():
-            weights, step = oracle.t[name].astype(float), 1e-5 / numpy.sqrt((g ** 2).sum())
-            sides = []
-            for sign in (1, -1):
-                oracle.t[name] = weights + sign * step * g
-                sides.append(oracle.gradients(line)[0])
-            oracle.t[name] = weights
-            self.assertAlmostEqual((sides[0] - sides[1]) / (2 * step) / (g ** 2).sum(), 1, delta=1e-5)
+class Mixture(feedforward_heads.HeadTest):
+    ORACLE, KEYS, RATE, CLOSE = Oracle, FEEDFORWARD, "1e-2", 2e-6
 
     def test_every_mesh_trains_the_same_model(self):
         keys = ["head.softmaxes=3", "train.steps=6", "model.dropout=0.1", "train.valid_every=3", "checkpoint.every=2"]

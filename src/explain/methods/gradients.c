@@ -162,55 +162,48 @@ static bp_err run(differentiation *self)
     return err;
 }
 
+/* Lays out the arrays of `method`: those of inputs begin with number `inputs`, those of the source
+ * with number `sources`. */
+static bp_err run_method(differentiation *self, const bp_explain_method *method, float *results,
+                         int inputs, int sources)
+{
+    const bp_explain_form form = bp_explain_form_of(self->settings->info, self->document);
+    float *at[BP_EXPLAIN_ARRAYS];
+
+    bp_explain_lay_out_to(at, method, &form, results);
+    self->foils = method == &bp_explain_contrast ? form.foils : 0;
+    for (int64_t i = 0; i < form.K * self->foils; i++)
+        at[0][i] = (float)self->document->foils[i];
+    self->inputs = at + inputs;
+    self->sources = at + sources;
+    return run(self);
+}
+
 static bp_err run_saliency(bp_model *lm, const bp_explain_settings *settings,
                            const bp_explained *document, float *results)
 {
-    const bp_explain_form form = bp_explain_form_of(settings->info, document);
-    float *at[BP_EXPLAIN_ARRAYS];
-    differentiation self = {.lm = lm,
-                            .settings = settings,
-                            .document = document,
-                            .take = take_saliency,
-                            .inputs = at,
-                            .sources = at + 2};
+    differentiation self = {
+        .lm = lm, .settings = settings, .document = document, .take = take_saliency};
 
-    bp_explain_lay_out_to(at, &bp_explain_saliency, &form, results);
-    return run(&self);
+    return run_method(&self, &bp_explain_saliency, results, 0, 2);
 }
 
 static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
                           const bp_explained *document, float *results)
 {
-    const bp_explain_form form = bp_explain_form_of(settings->info, document);
-    float *at[BP_EXPLAIN_ARRAYS];
-    differentiation self = {.lm = lm,
-                            .settings = settings,
-                            .document = document,
-                            .take = take_product,
-                            .inputs = at,
-                            .sources = at + 1};
+    differentiation self = {
+        .lm = lm, .settings = settings, .document = document, .take = take_product};
 
-    bp_explain_lay_out_to(at, &bp_explain_gradient, &form, results);
-    return run(&self);
+    return run_method(&self, &bp_explain_gradient, results, 0, 1);
 }
 
 static bp_err run_contrast(bp_model *lm, const bp_explain_settings *settings,
                            const bp_explained *document, float *results)
 {
-    const bp_explain_form form = bp_explain_form_of(settings->info, document);
-    float *at[BP_EXPLAIN_ARRAYS];
-    differentiation self = {.lm = lm,
-                            .settings = settings,
-                            .document = document,
-                            .foils = form.foils,
-                            .take = take_both,
-                            .inputs = at + 1,
-                            .sources = at + 4};
+    differentiation self = {
+        .lm = lm, .settings = settings, .document = document, .take = take_both};
 
-    bp_explain_lay_out_to(at, &bp_explain_contrast, &form, results);
-    for (int64_t i = 0; i < form.K * form.foils; i++)
-        at[0][i] = (float)document->foils[i];
-    return run(&self);
+    return run_method(&self, &bp_explain_contrast, results, 1, 4);
 }
 
 static const char *lacks_contrast(const bp_model_info *info)

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/neighbours/datastore.h"
+#include "infer/score/vectors/vectors.h"
 #include "mesh/collective.h"
 #include "models/open.h"
 
@@ -216,18 +217,6 @@ static bp_err open_vectors(explain_nearest *self, const bp_config *config, const
     return err;
 }
 
-/* As torch.nn.functional.normalize. */
-static void normalise(float *row, int64_t width)
-{
-    double sum = 0;
-
-    for (int64_t c = 0; c < width; c++)
-        sum += (double)row[c] * (double)row[c];
-    sum = fmax(sqrt(sum), 1e-12);
-    for (int64_t c = 0; c < width; c++)
-        row[c] = (float)((double)row[c] / sum);
-}
-
 static double distance_of(const float *a, const float *b, int64_t width)
 {
     double sum = 0;
@@ -284,7 +273,7 @@ static bp_err search_vectors(explain_nearest *self, const bp_explain_settings *s
     err = bp_model_distribution(self->headless, &batch, query, NULL);
     if (err == BP_OK) {
         if (self->norm)
-            normalise(query, self->width);
+            bp_vectors_normalise(query, self->width);
         rank_documents(self, query, out);
         for (int64_t i = self->k; i < document->K * self->k; i++)
             out[i] = out[i - self->k];

@@ -14,23 +14,14 @@
 /* The text of spans [first, end) that is nearest to one of the ends, at most AROUND bytes. */
 static json_t *text_of(const explain_spans *spans, int64_t first, int64_t end, bool at_end)
 {
-    bp_buffer text = {0};
     size_t bytes = 0;
-    json_t *out;
 
     for (int64_t s = end; at_end && s > first; s--) {
         bytes += spans->list[s - 1].bytes + spans->list[s - 1].space;
         if (bytes > AROUND)
             first = s;
     }
-    for (int64_t s = first; s < end && text.bytes + spans->list[s].bytes <= AROUND; s++) {
-        if (spans->list[s].space)
-            bp_buffer_printf(&text, " ");
-        bp_buffer_add(&text, spans->texts.data + spans->list[s].text, spans->list[s].bytes);
-    }
-    out = json_stringn(text.data ? text.data : "", text.bytes);
-    bp_buffer_clear(&text);
-    return out;
+    return explain_spans_text(spans, first, end, AROUND);
 }
 
 /* The texts of places [k, end), which are of one document. */

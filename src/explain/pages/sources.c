@@ -45,17 +45,7 @@ void explain_entries_clear(explain_entries *entries)
 /* The text of spans [first, end). New reference. */
 static json_t *text_of(const explain_spans *spans, int64_t first, int64_t end)
 {
-    bp_buffer text = {0};
-    json_t *out;
-
-    for (int64_t s = first; s < end; s++) {
-        if (spans->list[s].space)
-            bp_buffer_printf(&text, " ");
-        bp_buffer_add(&text, spans->texts.data + spans->list[s].text, spans->list[s].bytes);
-    }
-    out = json_stringn(text.data ? text.data : "", text.bytes);
-    bp_buffer_clear(&text);
-    return out;
+    return explain_spans_text(spans, first, end, SIZE_MAX);
 }
 
 /* The beginning of a document that is an entry. */

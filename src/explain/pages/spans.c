@@ -95,6 +95,21 @@ void explain_spans_clear(explain_spans *spans)
     *spans = (explain_spans){0};
 }
 
+json_t *explain_spans_text(const explain_spans *spans, int64_t first, int64_t end, size_t most)
+{
+    bp_buffer text = {0};
+    json_t *out;
+
+    for (int64_t s = first; s < end && text.bytes + spans->list[s].bytes <= most; s++) {
+        if (spans->list[s].space)
+            bp_buffer_printf(&text, " ");
+        bp_buffer_add(&text, spans->texts.data + spans->list[s].text, spans->list[s].bytes);
+    }
+    out = json_stringn(text.data ? text.data : "", text.bytes);
+    bp_buffer_clear(&text);
+    return out;
+}
+
 json_t *explain_spans_json(const explain_spans *spans)
 {
     json_t *text = json_array(), *count = json_array(), *begins = json_array(),

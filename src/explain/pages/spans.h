@@ -35,6 +35,8 @@ bp_err explain_spans_of(explain_spans *out, const explain_speller *speller, cons
                         int64_t count);
 void explain_spans_clear(explain_spans *spans);
 
+/** The text of spans [first, end), without those that go beyond `most` bytes. New reference. */
+json_t *explain_spans_text(const explain_spans *spans, int64_t first, int64_t end, size_t most);
 /** {"text": [...], "count": [...], "begins": [0 or 1, ...], "space": [...]}. New reference. */
 json_t *explain_spans_json(const explain_spans *spans);
 /** The text of one token; its id if there is no tokenizer. New reference. */

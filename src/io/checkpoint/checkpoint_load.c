@@ -25,8 +25,9 @@ struct requests {
     int64_t count, capacity;
 };
 
-bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
-                                 const bp_manifest_tensor **out)
+/* The tensor that a slice is of. Errors: BP_ERR_FORMAT missing, or of another shape. */
+static bp_err find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
+                          const bp_manifest_tensor **out)
 {
     bool of_base = bp_checkpoint_is_of_base(checkpoint, slice->name);
     const bp_manifest_tensor *tensor =
@@ -58,7 +59,7 @@ bp_err bp_checkpoint_check_tensor(const bp_checkpoint *checkpoint, const bp_slic
 {
     const bp_manifest_tensor *tensor;
 
-    return bp_checkpoint_find_tensor(checkpoint, slice, &tensor);
+    return find_tensor(checkpoint, slice, &tensor);
 }
 
 static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
@@ -70,7 +71,7 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
 
     if (err != BP_OK)
         return bp_err_prefix(BP_ERR_SOFTWARE, "a slice to load");
-    err = bp_checkpoint_find_tensor(checkpoint, slice, &tensor);
+    err = find_tensor(checkpoint, slice, &tensor);
     for (int64_t k = 0; err == BP_OK && k < tensor->count; k++) {
         const bp_manifest_piece *piece = &checkpoint->manifest->pieces[tensor->first + k];
 
@@ -185,7 +186,7 @@ static bp_err see_slices(const bp_checkpoint *checkpoint, const bp_slice *slices
 
         if (bp_slice_check(&slices[k]) != BP_OK)
             return bp_err_prefix(BP_ERR_SOFTWARE, "a slice to check");
-        if (bp_checkpoint_find_tensor(checkpoint, &slices[k], &tensor) != BP_OK)
+        if (find_tensor(checkpoint, &slices[k], &tensor) != BP_OK)
             return BP_ERR_FORMAT;
         see(&sums[tensor - checkpoint->manifest->tensors], &slices[k]);
     }

@@ -225,10 +225,6 @@ bool bp_checkpoint_is_of_base(const bp_checkpoint *checkpoint, const char *tenso
  * ranks. Collective: over the communicator of open. Errors: as bp_checkpoint_check_digests. */
 bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint);
 
-/** The tensor that a slice is of. Errors: BP_ERR_FORMAT missing, or of another shape. */
-bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
-                                 const bp_manifest_tensor **out);
-
 /* ---- checkpoint_folder.c ---- */
 
 /** True for "step-" and 12 digits; *step is the number. */

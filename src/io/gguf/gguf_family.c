@@ -11,6 +11,10 @@
     {                                                                                              \
         .gguf = theirs, .huggingface = member, .is_real = true                                     \
     }
+#define MAY_REAL(theirs, member)                                                                   \
+    {                                                                                              \
+        .gguf = theirs, .huggingface = member, .is_real = true, .may_lack = true                   \
+    }
 #define MAY(theirs, member)                                                                        \
     {                                                                                              \
         .gguf = theirs, .huggingface = member, .may_lack = true                                    \
@@ -28,9 +32,7 @@
          .also = "attention.value_length",                                                         \
          .may_lack = true},                                                                        \
         REAL("attention.layer_norm_rms_epsilon", "rms_norm_eps"),                                  \
-    {                                                                                              \
-        .gguf = "rope.freq_base", .huggingface = "rope_theta", .is_real = true, .may_lack = true   \
-    }
+        MAY_REAL("rope.freq_base", "rope_theta")
 
 #define LAYER   "blk.*."
 #define DECODER "model.layers.*."
@@ -93,14 +95,9 @@ static const bp_gguf_size ROTARY[] = {ROTARY_SIZES, {0}},
                                                  "final_logit_softcapping"),
                                             {0}},
                           GEMMA3_SIZES[] = {GEMMA_SIZES,
-                                            {.gguf = "final_logit_softcapping",
-                                             .huggingface = "final_logit_softcapping",
-                                             .is_real = true,
-                                             .may_lack = true},
-                                            {.gguf = "rope.freq_base_swa",
-                                             .huggingface = "rope_local_base_freq",
-                                             .is_real = true,
-                                             .may_lack = true},
+                                            MAY_REAL("final_logit_softcapping",
+                                                     "final_logit_softcapping"),
+                                            MAY_REAL("rope.freq_base_swa", "rope_local_base_freq"),
                                             {0}},
                           GRANITE_SIZES[] = {ROTARY_SIZES,
                                              REAL("attention.scale", "attention_multiplier"),
@@ -193,113 +190,43 @@ static const bp_gguf_row BERT_ROWS[] = {
 
 static const char *const NO_SCORE_CAP[] = {"attn_logit_softcapping", NULL};
 
-static const bp_gguf_family LLAMA = {.architecture = "llama",
-                                     .model_type = "llama",
-                                     .sizes = ROTARY,
-                                     .rows = LLAMA_ROWS,
-                                     .only = ROTARY_ONLY,
-                                     .rows_of = {VOCABULARY},
-                                     .ties = true,
-                                     .rotary = true,
-                                     .llama3 = true,
-                                     .longrope = true},
-                            QWEN2 = {.architecture = "qwen2",
-                                     .model_type = "qwen2",
-                                     .sizes = ROTARY,
-                                     .rows = QWEN2_ROWS,
-                                     .only = ROTARY_ONLY,
-                                     .rows_of = {VOCABULARY},
-                                     .ties = true,
-                                     .rotary = true},
-                            QWEN3 = {.architecture = "qwen3",
-                                     .model_type = "qwen3",
-                                     .sizes = ROTARY,
-                                     .rows = QWEN3_ROWS,
-                                     .only = ROTARY_ONLY,
-                                     .rows_of = {VOCABULARY},
-                                     .ties = true,
-                                     .rotary = true},
-                            OLMO2 = {.architecture = "olmo2",
-                                     .model_type = "olmo2",
-                                     .sizes = ROTARY,
-                                     .rows = OLMO2_ROWS,
-                                     .only = ROTARY_ONLY,
-                                     .rows_of = {VOCABULARY},
-                                     .ties = true,
-                                     .rotary = true},
-                            GRANITE = {.architecture = "granite",
-                                       .model_type = "granite",
-                                       .sizes = GRANITE_SIZES,
-                                       .rows = LLAMA_ROWS,
-                                       .only = ROTARY_ONLY,
-                                       .rows_of = {VOCABULARY},
-                                       .ties = true,
-                                       .rotary = true,
-                                       .llama3 = true,
-                                       .longrope = true},
-                            SMOLLM3 = {.architecture = "smollm3",
-                                       .model_type = "smollm3",
-                                       .sizes = ROTARY,
-                                       .rows = LLAMA_ROWS,
-                                       .only = ROTARY_ONLY,
-                                       .rows_of = {VOCABULARY},
-                                       .ties = true,
-                                       .rotary = true,
-                                       .by_layer = "no_rope_layers",
-                                       .rest = "1",
-                                       .period = 4},
-                            GEMMA2 = {.architecture = "gemma2",
-                                      .model_type = "gemma2",
-                                      .sizes = GEMMA2_SIZES,
-                                      .rows = GEMMA2_ROWS,
-                                      .only = ROTARY_ONLY,
-                                      .rows_of = {VOCABULARY},
-                                      .ties = true,
-                                      .rotary = true,
-                                      .by_layer = "layer_types",
-                                      .rest = "\"sliding_attention\"",
-                                      .period = 2,
-                                      .has_period_key = true,
-                                      .layers_of_largest = 46},
-                            GEMMA3 = {.architecture = "gemma3",
-                                      .model_type = "gemma3_text",
-                                      .sizes = GEMMA3_SIZES,
-                                      .rows = GEMMA3_ROWS,
-                                      .only = ROTARY_ONLY,
-                                      .rows_of = {VOCABULARY},
-                                      .ties = true,
-                                      .rotary = true,
-                                      .by_layer = "layer_types",
-                                      .rest = "\"sliding_attention\"",
-                                      .period = 6,
-                                      .has_period_key = true,
-                                      .layers_of_largest = 62,
-                                      .absent = NO_SCORE_CAP},
-                            PHI3 = {.architecture = "phi3",
-                                    .model_type = "phi3",
-                                    .sizes = PHI3_SIZES,
-                                    .rows = PHI3_ROWS,
-                                    .only = ROTARY_ONLY,
-                                    .rows_of = {VOCABULARY},
-                                    .ties = true,
-                                    .rotary = true,
-                                    .longrope = true,
-                                    .partial = true,
-                                    .original_beside = true},
-                            GPT2 = {.architecture = "gpt2",
-                                    .model_type = "gpt2",
-                                    .sizes = GPT2_SIZES,
-                                    .rows = GPT2_ROWS,
-                                    .only = NOTHING,
-                                    .rows_of = {VOCABULARY}},
-                            BERT = {
-                                .architecture = "bert",
-                                .model_type = "bert",
-                                .sizes = BERT_SIZES,
-                                .rows = BERT_ROWS,
-                                .only = ENCODER_ONLY,
-                                .base = "bert.",
-                                .rows_of = {VOCABULARY, {"type_vocab_size", "token_types.weight"}}};
+/* Of decoders with rotary positions. */
+#define ROTARY_FAMILY(name, type, sizes_of, names)                                                 \
+    .architecture = name, .model_type = type, .sizes = sizes_of, .rows = names,                    \
+    .only = ROTARY_ONLY, .rows_of = {VOCABULARY}, .ties = true, .rotary = true
+/* With windows in most layers. */
+#define GEMMA_FAMILY(name, type, sizes_of, names, every, largest)                                  \
+    ROTARY_FAMILY(name, type, sizes_of, names),                                                    \
+        .by_layer = "layer_types", .rest = "\"sliding_attention\"", .period = every,               \
+        .has_period_key = true, .layers_of_largest = largest
+
+static const bp_gguf_family
+    LLAMA = {ROTARY_FAMILY("llama", "llama", ROTARY, LLAMA_ROWS), .llama3 = true, .longrope = true},
+    QWEN2 = {ROTARY_FAMILY("qwen2", "qwen2", ROTARY, QWEN2_ROWS)},
+    QWEN3 = {ROTARY_FAMILY("qwen3", "qwen3", ROTARY, QWEN3_ROWS)},
+    OLMO2 = {ROTARY_FAMILY("olmo2", "olmo2", ROTARY, OLMO2_ROWS)},
+    GRANITE = {ROTARY_FAMILY("granite", "granite", GRANITE_SIZES, LLAMA_ROWS), .llama3 = true,
+               .longrope = true},
+    SMOLLM3 = {ROTARY_FAMILY("smollm3", "smollm3", ROTARY, LLAMA_ROWS),
+               .by_layer = "no_rope_layers", .rest = "1", .period = 4},
+    GEMMA2 = {GEMMA_FAMILY("gemma2", "gemma2", GEMMA2_SIZES, GEMMA2_ROWS, 2, 46)},
+    GEMMA3 = {GEMMA_FAMILY("gemma3", "gemma3_text", GEMMA3_SIZES, GEMMA3_ROWS, 6, 62),
+              .absent = NO_SCORE_CAP},
+    PHI3 = {ROTARY_FAMILY("phi3", "phi3", PHI3_SIZES, PHI3_ROWS), .longrope = true, .partial = true,
+            .original_beside = true},
+    GPT2 = {.architecture = "gpt2",
+            .model_type = "gpt2",
+            .sizes = GPT2_SIZES,
+            .rows = GPT2_ROWS,
+            .only = NOTHING,
+            .rows_of = {VOCABULARY}},
+    BERT = {.architecture = "bert",
+            .model_type = "bert",
+            .sizes = BERT_SIZES,
+            .rows = BERT_ROWS,
+            .only = ENCODER_ONLY,
+            .base = "bert.",
+            .rows_of = {VOCABULARY, {"type_vocab_size", "token_types.weight"}}};
 
 const bp_gguf_family *const bp_gguf_families[] = {&LLAMA,   &QWEN2,   &QWEN3,  &OLMO2,
                                                   &GRANITE, &SMOLLM3, &GEMMA2, &GEMMA3,

@@ -568,7 +568,8 @@ bp_err bp_training_page(const char *path, const char *const *folders, int64_t co
     return err;
 }
 
-void bp_training_leave_page(const char *folder)
+/* A failure is a warning. */
+static void leave_page(const char *folder)
 {
     char *notice = NULL;
     const bp_path path = bp_path_in(folder, "index.html");
@@ -591,5 +592,5 @@ void bp_training_keep_page(const char *folder, bool is_new)
         return;
     if (!is_new)
         bp_run_say_missing(folder, names[0]);
-    bp_training_leave_page(folder);
+    leave_page(folder);
 }

@@ -15,10 +15,9 @@
  *             step. */
 bp_err bp_training_page(const char *path, const char *const *folders, int64_t count, char **notice);
 
-/** The page at the end of a training: FOLDER/index.html. A failure is a warning. */
-void bp_training_leave_page(const char *folder);
-/** The same for a new run; for one that was finished before, only if its page is missing and the
- * templates exist, with a line in the log. */
+/** The page at the end of a training, FOLDER/index.html: of a new run; of one that was finished
+ * before, only if its page is missing and the templates exist, with a line in the log. A failure is
+ * a warning. */
 void bp_training_keep_page(const char *folder, bool is_new);
 
 /** Write the plots to `path` as SVG, or as PNG. x: "steps", "tokens" or "hours".

@@ -97,7 +97,11 @@ void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_s
         row[at] = (int32_t)bp_distance_row(by, at - before);
 }
 
-double bp_alibi_slope(int64_t h, int64_t heads)
+/* The slope of head h of `heads` (ALiBi): with m the largest power of two of at most `heads`,
+ * 2^(-8 (h + 1) / m) for the first m heads, and for the others, h' from 0, 2^(-4 (2 h' + 1) / m).
+ * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program if the number of
+ * heads is not a power of two. */
+static double slope_of(int64_t h, int64_t heads)
 {
     int64_t m = 1;
 
@@ -112,7 +116,7 @@ void bp_alibi_fill(float *bias, const bp_attention_shape *shape)
     int64_t K = bp_key_positions(shape), row = bp_bias_floats(shape);
 
     for (int64_t h = 0; h < shape->H; h++) {
-        double slope = bp_alibi_slope(shape->first_head + h, shape->all_heads);
+        double slope = slope_of(shape->first_head + h, shape->all_heads);
 
         for (int64_t at = 0; at < row; at++)
             bias[h * row + at] = at < K ? 0 : (float)(slope * (double)(K - 1 - at));
@@ -125,5 +129,5 @@ void bp_alibi_fill_cached(float *bias, int64_t first_head, int64_t heads, int64_
     for (int64_t h = 0; h < H; h++)
         for (int64_t n = 0; n < end; n++)
             bias[h * capacity + capacity - 1 - n] =
-                (float)(-bp_alibi_slope(first_head + h, heads) * (double)n);
+                (float)(-slope_of(first_head + h, heads) * (double)n);
 }

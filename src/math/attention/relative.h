@@ -40,11 +40,6 @@ typedef struct bp_distances {
 int64_t bp_distance_row(const bp_distances *by, int64_t offset);
 void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_shape *shape);
 
-/** The slope of head h of `heads` (ALiBi): with m the largest power of two of at most `heads`,
- * 2^(-8 (h + 1) / m) for the first m heads, and for the others, h' from 0, 2^(-4 (2 h' + 1) / m).
- * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program if the number of
- * heads is not a power of two. */
-double bp_alibi_slope(int64_t h, int64_t heads);
 /** The same biases for ALiBi, where a score gets its head's slope times the key's offset, 0 after
  * the query: for the heads of `shape`, heads [first_head, first_head + H) of all. */
 void bp_alibi_fill(float *bias, const bp_attention_shape *shape);

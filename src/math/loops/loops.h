@@ -115,8 +115,6 @@ typedef struct bp_loops {
     void (*to_bf16)(uint16_t *y, const float *x, int64_t n);
     void (*round_bf16)(float *y, const float *x, int64_t n); /* to the precision of bf16 */
     void (*from_bf16)(float *y, const uint16_t *x, int64_t n);
-    /* y = bf16 of a, and of b (NULL: zeros) in the upper half */
-    void (*pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n);
     void (*column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
                         int64_t row_stride);
 

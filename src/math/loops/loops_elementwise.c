@@ -430,19 +430,6 @@ void LOOP(from_bf16)(float *y, const uint16_t *x, int64_t n)
         y[i] = float_of_bits((uint32_t)x[i] << 16);
 }
 
-void LOOP(pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n)
-{
-    if (b) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] = bf16_of(a[i]) | bf16_of(b[i]) << 16;
-    } else {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] = bf16_of(a[i]);
-    }
-}
-
 void LOOP(column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
                        int64_t row_stride)
 {

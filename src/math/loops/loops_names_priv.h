@@ -60,7 +60,6 @@ void LOOP(dropout)(float *y, const float *a, const float *x, int64_t n, const bp
 void LOOP(to_bf16)(uint16_t *y, const float *x, int64_t n);
 void LOOP(round_bf16)(float *y, const float *x, int64_t n);
 void LOOP(from_bf16)(float *y, const uint16_t *x, int64_t n);
-void LOOP(pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n);
 void LOOP(column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
                        int64_t row_stride);
 void LOOP(norm_statistics)(float *mean, float *rstd, const float *x, int64_t C, float epsilon);

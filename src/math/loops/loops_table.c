@@ -26,7 +26,6 @@ const bp_loops LOOP(table) = {
     .to_bf16 = LOOP(to_bf16),
     .round_bf16 = LOOP(round_bf16),
     .from_bf16 = LOOP(from_bf16),
-    .pair_bf16 = LOOP(pair_bf16),
     .column_sums = LOOP(column_sums),
     .norm_statistics = LOOP(norm_statistics),
     .norm_apply = LOOP(norm_apply),

@@ -224,11 +224,9 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
                           .twice = has_boundary(shape),
                           .second_item = 1,
                           .second_term = BP_BERT_BOUNDARY_WORDS};
-    int64_t first, count;
     bp_block *block;
 
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    head.bias = bp_group_add_vector_part(split, "head.bias", shape->vocab_size, first, count);
+    head.bias = bp_network_add_word_biases(network, split, "head.bias", shape->vocab_size);
     bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     return block;

@@ -57,13 +57,8 @@ static const char *const HARMLESS[] = {
     "unk_token_id",   "offset_alibi",          NULL};
 
 static const bp_hf_table BLOOM = {
-    .kind = "bloom",
-    .model_type = "bloom",
-    .architecture = "BloomForCausalLM",
-    .prefix = "transformer.",
-    .first = "word_embeddings.weight",
-    .head = "lm_head.weight",
-    .tied = "word_embeddings.weight",
+    BP_STACK_HF_NAMES("bloom", "bloom", "BloomForCausalLM", "transformer.",
+                      "word_embeddings.weight"),
     .stem = "Bloom",
     .scores = true,
     .tags = "classifier",
@@ -74,7 +69,6 @@ static const bp_hf_table BLOOM = {
     .harmless = HARMLESS,
     .more = "{\"hidden_dropout\": 0.0, \"attention_dropout\": 0.0, \"torch_dtype\": \"float32\","
             " \"use_cache\": true}",
-    .check = bp_hf_check_heads,
-    .bare = bp_stack_hf_head};
+    .check = bp_hf_check_heads};
 
 const bp_model_family bp_bloom_family = {BP_STACK_DECODER("bloom", STACK, SIZES, KEYS, &BLOOM)};

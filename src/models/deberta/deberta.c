@@ -292,13 +292,7 @@ static double cost(const bp_model_shape *shape, int block)
            (block == 1 ? 2 * taps * C * C / (double)groups_of(shape) : 0);
 }
 
-static const bp_block_list BLOCK_LIST = {.count = bp_stack_blocks,
-                                         .are = "embedding, layers, head",
-                                         .cost = cost,
-                                         .backbone = bp_stack_backbone,
-                                         .output = bp_stack_block_output,
-                                         .add_shared = bp_stack_add_shared,
-                                         .add_common = add_common,
+static const bp_block_list BLOCK_LIST = {BP_STACK_BLOCKS, .cost = cost, .add_common = add_common,
                                          .add = add_block};
 
 const bp_model_family bp_deberta_family = {.name = "deberta",

@@ -309,12 +309,10 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false),
              *whole = bp_network_add_group(network, true);
-    int64_t E = bp_electra_sizes_of(shape)->embedding, first, count;
+    int64_t E = bp_electra_sizes_of(shape)->embedding;
     bp_block *block;
 
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    bp_group_add_matrix_part(split, "wte", shape->vocab_size, E, BP_TRANSFORMER_STD, 0, first,
-                             count);
+    bp_network_add_words(network, split, "wte", shape->vocab_size, E, BP_TRANSFORMER_STD);
     bp_group_add_matrix(whole, "wpe", bp_model_positions(shape), E, BP_TRANSFORMER_STD);
     bp_group_add_matrix(whole, "segments", bp_stack_segments(shape), E, BP_TRANSFORMER_STD);
     bp_embedding_part own = embedding_of(network);
@@ -375,11 +373,9 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
     bp_head_shape head = {.term = BP_ELECTRA_WORDS,
                           .sparse = true,
                           .passes_on = has(shape, BP_ELECTRA_DISCRIMINATOR)};
-    int64_t first, count;
     bp_block *block;
 
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    head.bias = bp_group_add_vector_part(split, "head.bias", shape->vocab_size, first, count);
+    head.bias = bp_network_add_word_biases(network, split, "head.bias", shape->vocab_size);
     bp_lm_head_new(&block, &network->nn, &head, find_param(network, "wte"), NULL);
     return block;
 }

@@ -315,15 +315,14 @@ static bp_block *new_head(bp_network *network, const bp_model_shape *shape)
                           .twice = true,
                           .second_item = BP_ELMO_BACKWARD,
                           .second_term = BP_ELMO_BACKWARD};
-    int64_t P = projection_of(shape), first, count;
+    int64_t P = projection_of(shape);
     bp_block *block;
 
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
-    bp_lm_head_new(&block, &network->nn, &head,
-                   bp_group_add_matrix_part(group, "head", shape->vocab_size, P,
-                                            1 / sqrtf((float)P), 0, first, count),
-                   NULL);
+    head.bias = bp_network_add_word_biases(network, biases, "head.bias", shape->vocab_size);
+    bp_lm_head_new(
+        &block, &network->nn, &head,
+        bp_network_add_words(network, group, "head", shape->vocab_size, P, 1 / sqrtf((float)P)),
+        NULL);
     return block;
 }
 

@@ -57,24 +57,18 @@ static const char *const BUFFERS[] = {"attn.bias", "attn.masked_bias", NULL}; /*
 static const char *const HARMLESS[] = {"n_special", "predict_special_tokens", BP_HF_GPT_HARMLESS,
                                        NULL};
 
-static const bp_hf_table GPT2 = {.kind = "gpt",
-                                 .model_type = "gpt2",
-                                 .architecture = "GPT2LMHeadModel",
-                                 .prefix = "transformer.",
-                                 .first = "wte.weight",
-                                 .head = "lm_head.weight",
-                                 .tied = "wte.weight",
-                                 .stem = "GPT2",
-                                 .scores = true,
-                                 .tags = "classifier",
-                                 .sizes = HF_SIZES,
-                                 .settings = SETTINGS,
-                                 .rows = ROWS,
-                                 .buffers = BUFFERS,
-                                 .harmless = HARMLESS,
-                                 .more = BP_HF_GPT_MORE,
-                                 .check = bp_hf_check_heads,
-                                 .bare = bp_stack_hf_head};
+static const bp_hf_table GPT2 = {
+    BP_STACK_HF_NAMES("gpt", "gpt2", "GPT2LMHeadModel", "transformer.", "wte.weight"),
+    .stem = "GPT2",
+    .scores = true,
+    .tags = "classifier",
+    .sizes = HF_SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .buffers = BUFFERS,
+    .harmless = HARMLESS,
+    .more = BP_HF_GPT_MORE,
+    .check = bp_hf_check_heads};
 
 const bp_model_family bp_gpt_family = {.name = "gpt",
                                        .stack = &STACK,

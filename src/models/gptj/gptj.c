@@ -84,22 +84,16 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return BP_OK;
 }
 
-static const bp_hf_table GPTJ = {.kind = "gptj",
-                                 .model_type = "gptj",
-                                 .architecture = "GPTJForCausalLM",
-                                 .prefix = "transformer.",
-                                 .first = "wte.weight",
-                                 .head = "lm_head.weight",
-                                 .tied = "wte.weight",
-                                 .stem = "GPTJ",
-                                 .scores = true,
-                                 .sizes = HF_SIZES,
-                                 .settings = SETTINGS,
-                                 .rows = ROWS,
-                                 .buffers = BUFFERS,
-                                 .harmless = HARMLESS,
-                                 .more = BP_HF_GPT_MORE,
-                                 .check = check,
-                                 .bare = bp_stack_hf_head};
+static const bp_hf_table GPTJ = {
+    BP_STACK_HF_NAMES("gptj", "gptj", "GPTJForCausalLM", "transformer.", "wte.weight"),
+    .stem = "GPTJ",
+    .scores = true,
+    .sizes = HF_SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .buffers = BUFFERS,
+    .harmless = HARMLESS,
+    .more = BP_HF_GPT_MORE,
+    .check = check};
 
 const bp_model_family bp_gptj_family = {BP_STACK_DECODER("gptj", STACK, SIZES, KEYS, &GPTJ)};

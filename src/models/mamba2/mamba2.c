@@ -119,21 +119,15 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return bp_hf_check_divides(shape, "groups", "heads", path);
 }
 
-static const bp_hf_table MAMBA2 = {.kind = "mamba2",
-                                   .model_type = "mamba2",
-                                   .architecture = "Mamba2ForCausalLM",
-                                   .prefix = "backbone.",
-                                   .first = "embeddings.weight",
-                                   .head = "lm_head.weight",
-                                   .tied = "embeddings.weight",
-                                   .sizes = HF_SIZES,
-                                   .settings = SETTINGS,
-                                   .rows = ROWS,
-                                   .buffers = BUFFERS,
-                                   .harmless = HARMLESS,
-                                   .more = "{\"torch_dtype\": \"float32\"}",
-                                   .check = check,
-                                   .bare = bp_stack_hf_head};
+static const bp_hf_table MAMBA2 = {
+    BP_STACK_HF_NAMES("mamba2", "mamba2", "Mamba2ForCausalLM", "backbone.", "embeddings.weight"),
+    .sizes = HF_SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .buffers = BUFFERS,
+    .harmless = HARMLESS,
+    .more = "{\"torch_dtype\": \"float32\"}",
+    .check = check};
 
 const bp_model_family bp_mamba2_family = {.name = "mamba2",
                                           .stack = &STACK,

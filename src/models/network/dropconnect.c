@@ -14,7 +14,8 @@ bool bp_dropconnect_drops(const bp_network *network, const bp_group *group, cons
                0;
 }
 
-bool bp_model_is_droppable(const bp_model_shape *shape)
+/* Does a network of this shape have weights that can be dropped? */
+static bool is_droppable(const bp_model_shape *shape)
 {
     const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensor_ranks = 1};
     bp_network *network = NULL;
@@ -32,7 +33,7 @@ bool bp_model_is_droppable(const bp_model_shape *shape)
 
 bp_err bp_dropconnect_check(const bp_model_shape *shape, double rate, const char *key)
 {
-    if (rate == 0 || bp_model_is_droppable(shape))
+    if (rate == 0 || is_droppable(shape))
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "model.no_dropconnect",
                    "weights of Transformer layers are dropped, with the rate %g, and model.kind = "

@@ -18,8 +18,6 @@ typedef struct bp_dropconnect {
     int64_t draw;
 } bp_dropconnect;
 
-/** Does a network of this shape have weights that can be dropped (bp_dropconnect_drops)? Local. */
-bool bp_model_is_droppable(const bp_model_shape *shape);
 /** Refuse a nonzero rate, set by `key`, for a shape without such weights. Errors: BP_ERR_CONFIG.
  * Local. */
 bp_err bp_dropconnect_check(const bp_model_shape *shape, double rate, const char *key);

@@ -62,20 +62,35 @@ bp_group *bp_network_add_group(bp_network *network, bool replicated)
     return group;
 }
 
-bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
-                              int stages, int blocks)
+bp_param *bp_network_add_words(bp_network *network, bp_group *group, const char *name, int64_t V,
+                               int64_t columns, float init_std)
 {
     int64_t first, count;
 
+    bp_vocab_share(&network->nn, V, &first, &count);
+    return bp_group_add_matrix_part(group, name, V, columns, init_std, 0, first, count);
+}
+
+bp_param *bp_network_add_word_biases(bp_network *network, bp_group *group, const char *name,
+                                     int64_t V)
+{
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, V, &first, &count);
+    return bp_group_add_vector_part(group, name, V, first, count);
+}
+
+bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
+                              int stages, int blocks)
+{
     if (stage > 0 && stage < stages - 1)
         return NULL;
     bp_group *group = bp_network_add_group(network, false);
-    bp_vocab_share(&network->nn, table->rows, &first, &count);
     group->block = stage == 0 ? 0 : blocks - 1; /* the first of them that reads it */
     group->tied = stages > 1;
     group->published = stage == 0;
-    return bp_group_add_matrix_part(group, table->name, table->rows, table->columns,
-                                    table->init_std, 0, first, count);
+    return bp_network_add_words(network, group, table->name, table->rows, table->columns,
+                                table->init_std);
 }
 
 void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage)

@@ -43,6 +43,11 @@ void bp_network_free(bp_network **network);
 
 /** A group that the next block to be added is the first to read. */
 bp_group *bp_network_add_group(bp_network *network, bool replicated);
+/** A matrix [V][columns], and a vector [V], cut by rows over tensor ranks as the vocabulary is. */
+bp_param *bp_network_add_words(bp_network *network, bp_group *group, const char *name, int64_t V,
+                               int64_t columns, float init_std);
+bp_param *bp_network_add_word_biases(bp_network *network, bp_group *group, const char *name,
+                                     int64_t V);
 /** A table [rows][columns], rows cut over tensor ranks, that the first and the last block of a
  * model share: a group of its own on the first and the last stage; NULL on the others. `blocks`:
  * the number on this stage. */

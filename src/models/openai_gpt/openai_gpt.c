@@ -46,13 +46,8 @@ static const char *const HARMLESS[] = {"n_special", "predict_special_tokens", BP
                                        NULL};
 
 static const bp_hf_table OPENAI_GPT = {
-    .kind = "openai_gpt",
-    .model_type = "openai-gpt",
-    .architecture = "OpenAIGPTLMHeadModel",
-    .prefix = "transformer.",
-    .first = "tokens_embed.weight",
-    .head = "lm_head.weight",
-    .tied = "tokens_embed.weight",
+    BP_STACK_HF_NAMES("openai_gpt", "openai-gpt", "OpenAIGPTLMHeadModel", "transformer.",
+                      "tokens_embed.weight"),
     .stem = "OpenAIGPT",
     .scores = true,
     .sizes = HF_SIZES,
@@ -62,8 +57,7 @@ static const bp_hf_table OPENAI_GPT = {
     .harmless = HARMLESS,
     .more = "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0,"
             " \"torch_dtype\": \"float32\"}",
-    .check = bp_hf_check_heads,
-    .bare = bp_stack_hf_head};
+    .check = bp_hf_check_heads};
 
 const bp_model_family bp_openai_gpt_family = {.name = "openai_gpt",
                                               .stack = &STACK,

@@ -95,13 +95,7 @@ static const char *const HARMLESS[] = {"dropout",   "attention_dropout", "activa
                                        "layerdrop", "init_std",          NULL};
 
 static const bp_hf_table OPT = {
-    .kind = "opt",
-    .model_type = "opt",
-    .architecture = "OPTForCausalLM",
-    .prefix = "model.",
-    .first = "decoder.embed_tokens.weight",
-    .head = "lm_head.weight",
-    .tied = "decoder.embed_tokens.weight",
+    BP_STACK_HF_NAMES("opt", "opt", "OPTForCausalLM", "model.", "decoder.embed_tokens.weight"),
     .stem = "OPT",
     .scores = true,
     .pad = "1",
@@ -112,8 +106,7 @@ static const bp_hf_table OPT = {
     .harmless = HARMLESS,
     .more = "{\"dropout\": 0.0, \"attention_dropout\": 0.0, \"layerdrop\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
-    .check = bp_hf_check_heads,
-    .bare = bp_stack_hf_head};
+    .check = bp_hf_check_heads};
 
 const bp_model_family bp_opt_family = {.name = "opt",
                                        .stack = &STACK,

@@ -169,24 +169,18 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 static bp_param *add_table(bp_network *network, const bp_model_shape *shape, const char *name,
                            int64_t columns)
 {
-    int64_t first, count;
-
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    return bp_group_add_matrix_part(bp_network_add_group(network, false), name, shape->vocab_size,
-                                    columns, INIT_STD, 0, first, count);
+    return bp_network_add_words(network, bp_network_add_group(network, false), name,
+                                shape->vocab_size, columns, INIT_STD);
 }
 
 static void add_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_group *biases;
     bp_head_shape head = {0};
     bp_block *block;
-    int64_t first, count;
     bp_param *table = shared ? shared : add_table(network, shape, "head", shape->width);
 
-    biases = bp_network_add_group(network, false);
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
+    head.bias = bp_network_add_word_biases(network, bp_network_add_group(network, false),
+                                           "head.bias", shape->vocab_size);
     bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     bp_network_add_block(network, block);

@@ -97,7 +97,9 @@ double bp_rope_attention(const bp_rope *rope)
     return rope->factor > 1 ? sqrt(1 + log(rope->factor) / log((double)rope->original_context)) : 1;
 }
 
-int64_t bp_rope_changes_after(const bp_rope *rope)
+/* Texts up to this length share their frequencies, longer ones have others; 0: all texts share
+ * them. */
+static int64_t changes_after(const bp_rope *rope)
 {
     return rope->scaling == BP_ROPE_DYNAMIC || rope->scaling == BP_ROPE_LONGROPE
                ? rope->original_context
@@ -166,7 +168,7 @@ static const bp_rotary *of_length(const bp_rotary *face, int64_t length)
 /* The number of tables kept for texts longer than the original context. */
 static int64_t kept_of(const bp_rope *rope, int64_t context)
 {
-    int64_t changes = bp_rope_changes_after(rope), fit = KEPT_FLOATS / (context * rope->rotated);
+    int64_t changes = changes_after(rope), fit = KEPT_FLOATS / (context * rope->rotated);
 
     if (changes == 0 || changes >= context)
         return 0;
@@ -190,7 +192,7 @@ static float *make(tables *self, const bp_rope *rope, int64_t context, float *me
         .T = context, .half = half, .cosine = memory, .sine = memory + n, .of_length = of_length};
     self->kept = kept_of(rope, context);
     if (self->kept > 0)
-        self->face.changes_after = bp_rope_changes_after(rope);
+        self->face.changes_after = changes_after(rope);
     for (int64_t k = 0; k < self->kept; k++) {
         memory += 2 * n;
         self->longer[k].table =
@@ -225,8 +227,8 @@ void bp_network_add_rotary(bp_network *network, const bp_rope *ropes, int count,
         all[k].frequencies = frequencies;
         frequencies += ropes[k].rotated / 2;
         memory = make(&all[k], &ropes[k], context, memory);
-        if (bp_rope_changes_after(&ropes[k]) > 0)
-            network->changes_after = bp_rope_changes_after(&ropes[k]);
+        if (changes_after(&ropes[k]) > 0)
+            network->changes_after = changes_after(&ropes[k]);
         network->changes_always |= ropes[k].scaling == BP_ROPE_DYNAMIC;
     }
     network->tables = all;

@@ -49,9 +49,6 @@ void bp_rope_frequencies(double *frequencies, const bp_rope *rope, int64_t lengt
  * both are given, or g(1), g(m) being 0.1 m ln(factor) + 1; longrope: attention_factor, or sqrt(1 +
  * ln(factor) / ln(L)); 1 for a factor up to 1, and for the others. */
 double bp_rope_attention(const bp_rope *rope);
-/** Texts up to this length share their frequencies, longer ones have others; 0: all texts share
- * them. */
-int64_t bp_rope_changes_after(const bp_rope *rope);
 
 /** Make network->tables, which a first pass fills with the cosines and sines of all pairs at
  * positions before `context`, computed in float64, of each of `count` ropes; and table number

@@ -36,7 +36,7 @@ static bool has_transform(const bp_model_shape *shape)
     return stack_of(shape)->transform || is_projected(shape);
 }
 
-bool bp_stack_is_tied(const bp_model_shape *shape)
+static bool is_tied(const bp_model_shape *shape)
 {
     return stack_of(shape)->tied != (shape->stack.other_tie != 0);
 }
@@ -94,7 +94,8 @@ int64_t bp_model_experts(const bp_model_shape *shape)
     return shape->stack.experts;
 }
 
-bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number)
+/* Does layer `number` have experts? */
+static bool is_sparse(const bp_model_shape *shape, int64_t number)
 {
     int64_t step = bp_given_or(shape->stack.sparse_step, 1);
     bool sparse = bp_model_experts(shape) > 0 && is_last(number, step);
@@ -104,18 +105,18 @@ bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number)
     return sparse;
 }
 
-int64_t bp_stack_sparse_count(const bp_model_shape *shape)
+static int64_t sparse_count(const bp_model_shape *shape)
 {
     int64_t count = 0;
 
     for (int64_t number = 0; number < shape->layers; number++)
-        count += bp_stack_is_sparse(shape, number);
+        count += is_sparse(shape, number);
     return count;
 }
 
 double bp_model_balance(const bp_model_shape *shape)
 {
-    bool has = !bp_task_has_head(&shape->task) && bp_stack_sparse_count(shape) > 0;
+    bool has = !bp_task_has_head(&shape->task) && sparse_count(shape) > 0;
 
     return has ? shape->stack.balance : 0;
 }
@@ -132,13 +133,13 @@ int64_t bp_model_active_parameters(const bp_model_shape *shape)
     return bp_model_parameters(shape) -
            (bp_model_experts(shape) == 0
                 ? 0
-                : bp_stack_sparse_count(shape) * idle * 3 * shape->width * expert_inner(shape));
+                : sparse_count(shape) * idle * 3 * shape->width * expert_inner(shape));
 }
 
 /* Of layer `number`. */
 static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 {
-    bool sparse = bp_stack_is_sparse(shape, number), balanced = bp_model_balance(shape) > 0;
+    bool sparse = is_sparse(shape, number), balanced = bp_model_balance(shape) > 0;
 
     return (bp_expert_shape){.count = sparse ? bp_model_experts(shape) : 0,
                              .chosen = shape->stack.chosen,
@@ -147,7 +148,7 @@ static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
                              .balance = balanced,
                              .begins = number == 0,
                              .ends = number == shape->layers - 1,
-                             .sparse_count = balanced ? bp_stack_sparse_count(shape) : 0,
+                             .sparse_count = balanced ? sparse_count(shape) : 0,
                              .most = bp_model_experts(shape)};
 }
 
@@ -250,7 +251,7 @@ static void check_experts(const bp_model_shape *shape, int tensor_ranks, bp_conf
                         "model.experts_chosen = %lld is more than model.experts = %lld: at "
                         "model.experts_chosen; use %lld or less",
                         (long long)own->chosen, (long long)own->experts, (long long)own->experts);
-    if (own->experts > 0 && bp_stack_sparse_count(shape) == 0)
+    if (own->experts > 0 && sparse_count(shape) == 0)
         bp_config_fault(config, "model.no_experts",
                         "model.experts = %lld, and no layer has any: at model.experts_step, "
                         "model.experts_dense; leave them out, or name fewer layers",
@@ -355,8 +356,8 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .entmax = shape->attention_entmax == 1,
                             .H = attends ? shape->heads : 0,
                             .D = head_width(shape),
-                            .F = bp_stack_is_sparse(shape, number) ? expert_inner(shape)
-                                                                   : inner_width(shape),
+                            .F =
+                                is_sparse(shape, number) ? expert_inner(shape) : inner_width(shape),
                             .experts = experts_of(shape, number),
                             .clip = (float)shape->stack.clip,
                             .G = kv_heads(shape),
@@ -418,10 +419,8 @@ static bp_param *add_head_bias(bp_network *network, const bp_model_shape *shape,
 {
     bp_group *group =
         tied ? bp_network_add_group(network, false) : &network->groups[network->group_count - 1];
-    int64_t first, count;
 
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    return bp_group_add_vector_part(group, "head.bias", shape->vocab_size, first, count);
+    return bp_network_add_word_biases(network, group, "head.bias", shape->vocab_size);
 }
 
 static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
@@ -475,9 +474,7 @@ bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, 
 {
     bp_model_shape tables = of_tables(shape);
 
-    return bp_stack_is_tied(shape)
-               ? bp_transformer_add_tied(network, &tables, stage, stages, blocks)
-               : NULL;
+    return is_tied(shape) ? bp_transformer_add_tied(network, &tables, stage, stages, blocks) : NULL;
 }
 
 static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
@@ -509,8 +506,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
                          .norm = stack_last_norm(shape),
-                         .tied =
-                             stack->keeps_words && bp_stack_is_tied(shape) && !is_projected(shape),
+                         .tied = stack->keeps_words && is_tied(shape) && !is_projected(shape),
                          .rms = stack->rms,
                          .no_norm_bias = stack->no_norm_bias,
                          .pooler = stack->transform && !stack->no_pooler,
@@ -566,12 +562,6 @@ bp_model_facts bp_stack_facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 3 * forward};
 }
 
-const bp_block_list bp_stack_block_list = {.count = bp_stack_blocks,
-                                           .are = "embedding, layers, head",
-                                           .cost = bp_stack_cost,
-                                           .backbone = bp_stack_backbone,
-                                           .output = bp_stack_block_output,
-                                           .begin = begin,
-                                           .add_shared = bp_stack_add_shared,
+const bp_block_list bp_stack_block_list = {BP_STACK_BLOCKS, .cost = bp_stack_cost, .begin = begin,
                                            .add_common = add_common,
                                            .add = bp_stack_add_block};

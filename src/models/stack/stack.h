@@ -329,11 +329,7 @@ int64_t bp_stack_embedding_width(const bp_model_shape *shape);
 /** Width of the vocabulary's input: bp_model_family.state_width; task heads read the layers'
  * output. */
 int64_t bp_stack_state_width(const bp_model_shape *shape);
-bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
-/** Does layer `number` have experts? And the number of layers that have. */
-bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number);
-int64_t bp_stack_sparse_count(const bp_model_shape *shape);
 /** Layer `number`, from 0, without its network's part (rotary); for a layer without attention, only
  * its MLP. */
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
@@ -359,7 +355,11 @@ void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int nu
                         bp_param *shared);
 bp_backbone bp_stack_backbone(const bp_model_shape *shape);
 bp_activations bp_stack_block_output(const bp_model_shape *shape, int block);
-/** A full list: an embedding, layers, a head. */
+/** A full list: an embedding, layers, a head; and its members, except `cost` and `add`. */
+#define BP_STACK_BLOCKS                                                                            \
+    .count = bp_stack_blocks, .are = "embedding, layers, head", .backbone = bp_stack_backbone,     \
+    .output = bp_stack_block_output, .add_shared = bp_stack_add_shared
+
 extern const bp_block_list bp_stack_block_list;
 
 bp_model_facts bp_stack_facts(const bp_model_shape *shape);

@@ -245,15 +245,17 @@ void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written);
     }
 
 /** The members of a table, except sizes, settings, rows and harmless keys; with another `derive`,
- * and with another `check` too. */
+ * and with another `check` too; and of a table of other names, those of classes and of the table of
+ * tokens. */
 #define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
     BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, bp_rope_hf_derive)
 #define BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, derives)                                   \
     BP_STACK_HF_TABLE_OF(of_kind, type, class, bp_stack_hf_check, derives)
 #define BP_STACK_HF_TABLE_OF(of_kind, type, class, checks, derives)                                \
-    .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
-    .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
-    .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = checks, .derive = derives,        \
-    .bare = bp_stack_hf_head
+    BP_STACK_HF_NAMES(of_kind, type, class, "model.", "embed_tokens.weight"),                      \
+        .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = checks, .derive = derives
+#define BP_STACK_HF_NAMES(of_kind, type, class, begins, words)                                     \
+    .kind = of_kind, .model_type = type, .architecture = class, .prefix = begins, .first = words,  \
+    .head = "lm_head.weight", .tied = words, .bare = bp_stack_hf_head
 
 #endif

@@ -155,12 +155,8 @@ bp_block *bp_transformer_new_norm(bp_network *network, const bp_row_shape *shape
 bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,
                                    const char *name)
 {
-    bp_group *group = bp_network_add_group(network, false);
-    int64_t first, count;
-
-    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-    return bp_group_add_matrix_part(group, name, shape->vocab_size, shape->width,
-                                    BP_TRANSFORMER_STD, 0, first, count);
+    return bp_network_add_words(network, bp_network_add_group(network, false), name,
+                                shape->vocab_size, shape->width, BP_TRANSFORMER_STD);
 }
 
 bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,

@@ -115,7 +115,9 @@ void bp_task_mirror(bp_example *example, int64_t T, int32_t start)
     target[0] = start;
 }
 
-void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T)
+/* targets[T] for a language model on such inputs: each token given those before it, -1 at the last
+ * one and after it. */
+static void fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T)
 {
     for (int64_t t = 0; t < T; t++)
         targets[t] = t < length - 1 ? inputs[t + 1] : -1;
@@ -135,8 +137,8 @@ void bp_task_fill_example(const bp_example_maker *self, const bp_document *docum
     if (self->form.stream[1].T > 0)
         bp_task_mirror(out, self->form.stream[0].T, (int32_t)rules->start);
     if (self->form.targets[BP_TASK_WORDS] > 0)
-        bp_task_fill_words(out->targets[BP_TASK_WORDS], out->inputs[0], *out->length[0],
-                           self->form.stream[0].T);
+        fill_words(out->targets[BP_TASK_WORDS], out->inputs[0], *out->length[0],
+                   self->form.stream[0].T);
 }
 
 bp_example_maker bp_task_maker(const bp_model_shape *shape, int64_t T,

@@ -57,10 +57,6 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
  * is that after the whole text. Source: Lewis et al. 2020, section 3.1. */
 void bp_task_mirror(bp_example *example, int64_t T, int32_t start);
 
-/** targets[T] for a language model on such inputs: each token given those before it, -1 at the last
- * one and after it. */
-void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T);
-
 /** The maker of examples for a kind's objective, with one target per text, and next-word targets if
  * the words are kept. */
 bp_example_maker bp_task_maker(const bp_model_shape *shape, int64_t T,

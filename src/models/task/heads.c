@@ -6,16 +6,14 @@
 bp_block *bp_task_new_softmax(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false);
-    int64_t V = shape->task.outcomes, first, count;
+    int64_t V = shape->task.outcomes;
     bp_head_shape head = {.sparse = true};
-    bp_param *table;
+    bp_param *table =
+        bp_network_add_words(network, split, "task.weight", V, shape->width, INIT_STD);
     bp_block *block;
 
-    bp_vocab_share(&network->nn, V, &first, &count);
-    table =
-        bp_group_add_matrix_part(split, "task.weight", V, shape->width, INIT_STD, 0, first, count);
     if (!shape->task.unbiased)
-        head.bias = bp_group_add_vector_part(split, "task.bias", V, first, count);
+        head.bias = bp_network_add_word_biases(network, split, "task.bias", V);
     if (shape->task.precision > 0)
         head.dirichlet = (bp_dirichlet_shape){shape->task.precision, shape->task.smoothing, V};
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);

@@ -104,14 +104,15 @@ static bool has_pooler(const bp_model_shape *shape)
 
 /* If it keeps the words, the head is one block, that of the last stage, which shares their table.
  */
-int bp_task_blocks(const bp_model_shape *shape)
+static int blocks_of(const bp_model_shape *shape)
 {
     if (!bp_task_kind_of(&shape->task)->new_head)
         return 1;
     return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
-double bp_task_flops(const bp_model_shape *shape)
+/* Of training, per token. */
+static double train_flops(const bp_model_shape *shape)
 {
     double matrices = (double)(shape->task.outcomes * shape->width), C = (double)shape->width;
     bool a_place = shape->task.pool == BP_POOL_NONE;
@@ -173,14 +174,13 @@ static bp_block *new_features(bp_network *network, const bp_model_shape *shape)
 static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false);
-    int64_t V = shape->task.outcomes, first, count;
     bp_head_shape head = {.sparse = true};
     bp_param *table;
     bp_block *block;
 
     split->frozen = true;
-    bp_vocab_share(&network->nn, V, &first, &count);
-    table = bp_group_add_matrix_part(split, "sngp.logits", V, shape->width, 0, 0, first, count);
+    table =
+        bp_network_add_words(network, split, "sngp.logits", shape->task.outcomes, shape->width, 0);
     table->init = BP_INIT_IDENTITY;
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     return block;
@@ -285,7 +285,7 @@ static bool is_of_task(const bp_model_shape *shape, int block)
 double bp_model_block_cost(const bp_model_shape *shape, int block)
 {
     return is_of_task(shape, block)
-               ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
+               ? train_flops(shape) / 3 / blocks_of(shape)
                : shape->family->blocks->cost(shape, block) +
                      (block == shape->family->blocks->count(shape) - 1 ? bp_variants_flops(shape)
                                                                        : 0);
@@ -304,7 +304,7 @@ double bp_model_train_flops(const bp_model_shape *shape)
 
     all += is_language_model(shape)
                ? 3 * bp_variants_flops(shape)
-               : bp_task_flops(shape) - shape->family->blocks->backbone(shape).head_flops;
+               : train_flops(shape) - shape->family->blocks->backbone(shape).head_flops;
     /* two of a weight's three products: none for its gradient */
     return shape->adapter.kind == BP_ADAPTER_NONE ? all : all * 2 / 3;
 }
@@ -315,5 +315,5 @@ int bp_model_blocks(const bp_model_shape *shape)
         return 0;
     return is_language_model(shape)
                ? shape->family->blocks->count(shape)
-               : shape->family->blocks->backbone(shape).blocks + bp_task_blocks(shape);
+               : shape->family->blocks->backbone(shape).blocks + blocks_of(shape);
 }

@@ -48,9 +48,6 @@ static inline bool bp_model_reads_source(const bp_model_shape *shape)
  * such state. */
 bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *where);
 
-/** Blocks of its head, and training FLOPs per token. */
-int bp_task_blocks(const bp_model_shape *shape);
-double bp_task_flops(const bp_model_shape *shape);
 /** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
  * (bp_block_list.add_shared), if it keeps the words. */
 void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,

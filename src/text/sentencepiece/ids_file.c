@@ -76,7 +76,14 @@ static int64_t count_lost(const bp_sentencepiece *model, const json_t *vocab)
     return lost;
 }
 
-bp_err bp_sentencepiece_number(bp_sentencepiece *model, const char *path, int64_t *lost)
+/* Give the pieces the ids of a vocab.json, {"piece": id}; its tokens that are not pieces are never
+ * found in text, except <unk>, </s>, <pad> and languages, ">>fra<<". *lost: number of ordinary
+ * pieces without an id, which are removed.
+ *
+ * Errors: BP_ERR_FORMAT ids that are not a numbering, and those of bp_json_load; the model does
+ * not change.
+ */
+static bp_err number_pieces(bp_sentencepiece *model, const char *path, int64_t *lost)
 {
     json_t *vocab = NULL, *places = places_of(model), *value;
     bp_sentencepiece numbered = *model;
@@ -114,7 +121,7 @@ bp_err bp_sentencepiece_marian(bp_tokenizer **out, const char *path, const char 
     *out = NULL;
     *lost = 0;
     if (err == BP_OK)
-        err = bp_sentencepiece_number(&model, vocab, lost);
+        err = number_pieces(&model, vocab, lost);
     if (err == BP_OK)
         err = bp_sentencepiece_json(&text, &model,
                                     &(bp_sentencepiece_class){.end = "</s>", .named = ">>"}, vocab);

@@ -55,15 +55,6 @@ bp_err bp_sentencepiece_load(bp_sentencepiece *out, const char *path);
 bp_err bp_sentencepiece_parse(bp_sentencepiece *out, const void *data, size_t bytes,
                               const char *name);
 
-/** Give the pieces the ids of a vocab.json, {"piece": id}; its tokens that are not pieces are never
- * found in text, except <unk>, </s>, <pad> and languages, ">>fra<<". *lost: number of ordinary
- * pieces without an id, which are removed.
- *
- * Errors: BP_ERR_FORMAT ids that are not a numbering, and those of bp_json_load; the model does
- * not change.
- */
-bp_err bp_sentencepiece_number(bp_sentencepiece *model, const char *path, int64_t *lost);
-
 /** Changes that the class of a model's tokenizer makes to the pieces. {0}: none. */
 typedef struct bp_sentencepiece_class {
     const char *const *before; /* tokens of ids before those of the pieces; ended by NULL */
@@ -78,8 +69,8 @@ typedef struct bp_sentencepiece_class {
 bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
                              const bp_sentencepiece_class *as, const char *name);
 /** The tokenizer of one of Marian's model files, source.spm or target.spm, with the ids of their
- * vocab.json. *lost: as in bp_sentencepiece_number. Owns and errors: as of
- * bp_sentencepiece_tokenizer. */
+ * vocab.json. *lost: number of ordinary pieces without an id, which are removed. Owns and errors:
+ * as of bp_sentencepiece_tokenizer. */
 bp_err bp_sentencepiece_marian(bp_tokenizer **out, const char *path, const char *vocab,
                                int64_t *lost);
 /** The tokenizer of a model file. Owns: *out is the caller's. Errors: those of

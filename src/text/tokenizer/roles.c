@@ -26,7 +26,9 @@ int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer)
     return tokenizer->roles[BP_ROLE_UNKNOWN];
 }
 
-json_t *bp_roles_json(const int64_t roles[BP_ROLES])
+/* {"pad": id, ...} of the existing roles, for a checkpoint's state; NULL: there is none but the
+ * end of a document, which is kept on its own. New reference. */
+static json_t *roles_json(const int64_t roles[BP_ROLES])
 {
     json_t *object = NULL;
 
@@ -49,7 +51,7 @@ int64_t bp_roles_get(const json_t *state, bp_role role)
 
 void bp_roles_put(json_t *state, const int64_t roles[BP_ROLES], const bp_ends *ends)
 {
-    json_t *known = bp_roles_json(roles);
+    json_t *known = roles_json(roles);
 
     if (known)
         (void)json_object_set_new(state, "roles", known);

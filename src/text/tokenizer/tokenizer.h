@@ -134,9 +134,6 @@ void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
 /** A file of that folder which is not a JSON object, and is ignored; NULL if there is none. */
 const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer);
-/** {"pad": id, ...} of the existing roles, for a checkpoint's state; NULL: there is none but the
- * end of a document, which is kept on its own. New reference. */
-json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 /** Put them into a checkpoint's state as "roles", and the tokens that end a text as "end_ids" where
  * there are others than the end of a document (ends NULL: none is known). */
 void bp_roles_put(json_t *state, const int64_t roles[BP_ROLES], const bp_ends *ends);

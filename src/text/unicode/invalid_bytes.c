@@ -19,7 +19,8 @@ void bp_hidden_mark(bp_hidden_blocks *blocks, const char *text, size_t bytes)
     }
 }
 
-uint32_t bp_hidden_choose(const bp_hidden_blocks *one, const bp_hidden_blocks *other)
+/* The first character of a block that neither has, 0: all are used. */
+static uint32_t choose_block(const bp_hidden_blocks *one, const bp_hidden_blocks *other)
 {
     for (uint32_t k = 0; k < BP_HIDDEN_BLOCKS; k++)
         if (k % 512 != 511 && !one->used[k] && !other->used[k]) /* no noncharacters */
@@ -27,7 +28,8 @@ uint32_t bp_hidden_choose(const bp_hidden_blocks *one, const bp_hidden_blocks *o
     return 0;
 }
 
-void bp_hidden_add(bp_buffer *out, uint32_t base, const char *text, size_t bytes)
+/* Append text as valid UTF-8: invalid byte b is character base + (b & 0x7F). */
+static void add_hidden(bp_buffer *out, uint32_t base, const char *text, size_t bytes)
 {
     const uint8_t *p = (const uint8_t *)text;
 
@@ -53,13 +55,13 @@ bp_err bp_hidden_hide(uint32_t *base, bp_buffer *out, const char *text, size_t b
     bp_hidden_blocks *own = bp_alloc("text.hidden", 1, sizeof *own);
 
     bp_hidden_mark(own, text, bytes);
-    *base = bp_hidden_choose(own, names != NULL ? names : own);
+    *base = choose_block(own, names != NULL ? names : own);
     bp_free(own);
     if (*base == 0)
         return BP_FAIL(BP_ERR_FORMAT, "text.not_utf8_hidden",
                        "a text has bytes that are not valid UTF-8, and characters of every block "
                        "of planes 4 to 13, which stand for such bytes: mend its bytes");
-    bp_hidden_add(out, *base, text, bytes);
+    add_hidden(out, *base, text, bytes);
     return BP_OK;
 }
 

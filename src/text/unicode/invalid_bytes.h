@@ -20,11 +20,7 @@ typedef struct bp_hidden_blocks {
     bool used[BP_HIDDEN_BLOCKS];
 } bp_hidden_blocks;
 void bp_hidden_mark(bp_hidden_blocks *blocks, const char *text, size_t bytes);
-/** The first character of a block that neither has, 0: all are used. */
-uint32_t bp_hidden_choose(const bp_hidden_blocks *one, const bp_hidden_blocks *other);
 
-/** Append text as valid UTF-8: invalid byte b is character base + (b & 0x7F). */
-void bp_hidden_add(bp_buffer *out, uint32_t base, const char *text, size_t bytes);
 bool bp_is_valid(const char *text, size_t bytes); /* UTF-8 */
 /** Hide the invalid bytes of a text, to the end of `out`, in a block that neither the text nor
  * `names` (NULL: no names) has: *base. Errors: BP_ERR_FORMAT all blocks are used. */

@@ -40,7 +40,8 @@ static bool common(const bp_group *group)
     return group->common > 0;
 }
 
-uint64_t bp_corruption_digest(const float *values, int64_t n)
+/* The same at any number of threads. */
+static uint64_t digest_of(const float *values, int64_t n)
 {
     uint64_t sum = 0;
 
@@ -139,7 +140,7 @@ static void find_culprit(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
         if (bp_all_max_int(param != NULL, axis) == 0)
             break;
         own.holds = param != NULL;
-        own.digest = param ? bp_corruption_digest(param->value, bp_param_floats(param)) : 0;
+        own.digest = param ? digest_of(param->value, bp_param_floats(param)) : 0;
         BP_MPI_WAIT("all_gather", MPI_Allgather(&own, (int)sizeof own, MPI_BYTE, votes,
                                                 (int)sizeof own, MPI_BYTE, axis));
         found = count_votes(out, votes, size);
@@ -167,8 +168,7 @@ static void compare_axis(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
         if (!chosen(group) || group->count == 0)
             continue;
         /* a group's params are contiguous; its padding holds nothing */
-        sum = sum * UINT64_C(0x9e3779b97f4a7c15) +
-              bp_corruption_digest(group->params[0].value, group->floats);
+        sum = sum * UINT64_C(0x9e3779b97f4a7c15) + digest_of(group->params[0].value, group->floats);
         any = true;
     }
     if (any) {

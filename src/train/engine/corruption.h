@@ -33,7 +33,4 @@ void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_net
 /** Records this rank as the only suspect: fills holders, suspects, ranks and hosts. Local. */
 void bp_corruption_own(bp_corruption *corruption, const bp_mesh *mesh);
 
-/** Digest of n floats, the same at any number of threads. Local. */
-uint64_t bp_corruption_digest(const float *values, int64_t n);
-
 #endif

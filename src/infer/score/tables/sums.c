@@ -44,7 +44,8 @@ static double stderr_tokens(const bp_score_sums *sums, double mean)
     return variance > 0 ? sqrt(variance / (n - 1)) * exp(mean) : 0;
 }
 
-double bp_score_nll(const bp_score_sums *sums)
+/* Infinite if a token has probability 0. */
+static double total_nll(const bp_score_sums *sums)
 {
     return sums->zeros > 0 ? INFINITY : bp_fixed_real(sums->nll);
 }
@@ -58,7 +59,7 @@ static double perplexity_without_oov(const bp_score_sums *sums)
 
 json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents)
 {
-    double nll = bp_score_nll(sums);
+    double nll = total_nll(sums);
     double mean = nll / (double)sums->tokens;
     bool whole = sums->unscored == 0;
     bool bytes = whole && !sums->no_bytes, words = whole && !sums->no_words;

@@ -29,9 +29,6 @@ typedef struct bp_score_sums {
 } bp_score_sums;
 void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
 
-/** The sum of -logprob: infinite if a token has probability 0. */
-double bp_score_nll(const bp_score_sums *sums);
-
 /** The figures of a set, as docs/formats.md lists them; null if one is not defined.
  *
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))

@@ -303,8 +303,7 @@ static bp_err answer(void *context, const void *what)
                                  self->rows, NULL);
 }
 
-/* As torch.nn.functional.normalize. */
-static void normalise(float *row, int64_t width)
+void bp_vectors_normalise(float *row, int64_t width)
 {
     double sum = 0;
 
@@ -320,7 +319,7 @@ static void pack(const vectors *self, int64_t windows, bp_buffer *out)
     int64_t width = width_of(self);
 
     for (int64_t w = 0; w < windows && self->wish->norm; w++)
-        normalise(self->rows + w * width, width);
+        bp_vectors_normalise(self->rows + w * width, width);
     bp_buffer_add(out, self->rows, (size_t)(windows * width) * sizeof(float));
 }
 

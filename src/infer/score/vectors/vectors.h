@@ -29,5 +29,7 @@ bp_err bp_vectors_find(bp_vectors_wish *out, bp_config *config, MPI_Comm world);
 /** As bp_score (score.h), for vectors: writes score/vectors.h5. */
 bp_err bp_vectors(MPI_Comm world, bp_config *config, const bp_vectors_wish *wish,
                   const bp_planned_world *plan);
+/** Make a vector one of length 1, as torch.nn.functional.normalize. */
+void bp_vectors_normalise(float *row, int64_t width);
 
 #endif
