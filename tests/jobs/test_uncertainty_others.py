@@ -50,7 +50,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
     def test_sets_cover_the_text_that_they_were_calibrated_on(self):
         """Of the calibration corpus itself the quantile's share is covered, at least: without it the set of aps is random only at its edge."""
         model = self.model()
-        keys = [f"corpus.valid={self.at('valid.h5')}", "uncertainty.coverage=0.8"]
+        keys = [f"corpus.valid={self.at('again.h5')}", "uncertainty.coverage=0.8"]
         summary = self.studied("covered", f"one={model}, drop={model}:dropout", "uncertainty.passes=3", *keys)
         n = 30
         least = math.ceil((n + 1) * 0.8)
@@ -92,7 +92,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(two["methods"][method]["sets"], summary["methods"][method]["sets"])
 
     def test_too_few_predictions_have_sets_of_all_outcomes(self):
-        keys = [f"corpus.valid={self.at('valid.h5')}", "uncertainty.coverage=0.99"]
+        keys = [f"corpus.valid={self.at('again.h5')}", "uncertainty.coverage=0.99"]
         result = self.study("few", f"one={self.model()}", *keys)
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[comparison.few_to_calibrate]")
@@ -260,7 +260,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.written(f"{name}.csv", header, rows)
             refused(f"{name}.csv", identifier)
         number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
-        self.assert_error(self.study("numbers", f"one={number}, others={self.at('short.npy')}", f"corpus.valid={self.at('valid.h5')}"), 78,
+        self.assert_error(self.study("numbers", f"one={number}, others={self.at('short.npy')}", f"corpus.valid={self.at('again.h5')}"), 78,
                           "[predictions.no_outcomes]")
         self.assert_error(self.study("only", f"others={self.at('short.npy')}"), 78, "[predictions.no_model]")
         self.assert_error(self.study("gone", f"one={self.model()}, others={self.at('gone.npy')}"), 66, "[")
