@@ -1,10 +1,14 @@
 """Conformal sets of a study's methods, and predictions of others among them: figures are those that numpy and scikit-learn make of the same
 probabilities; what does not match the models is refused."""
 import csv
+import html
 import json
 import math
 import os
 import pathlib
+import re
+import shutil
+import subprocess
 
 import h5py
 import numpy
@@ -135,6 +139,47 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.assertIn("mean", summary["differences"]["one"])
         alone = self.studied("without", f"one={model}")
         self.assertEqual(alone["methods"]["one"]["nll"], summary["methods"]["one"]["nll"])
+
+    def rows_of(self, name):
+        """The cells of the first tables of a study's page: its methods."""
+        page = pathlib.Path(self.at(name), "uncertainty", "index.html").read_text(encoding="utf-8")
+        tables = page[page.index("<h2>Methods</h2>"):].split("</table>\n<p>")[0].split("<table")[1:]
+        return [[[html.unescape(re.sub(r"<span.*?</span>|<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in re.findall(r"<tr>.*?</tr>", table)]
+                for table in tables]
+
+    def test_methods_are_rows_where_they_are_many(self):
+        numpy.save(self.at("many.npy"), self.foreign()[0])
+        names = [f"t{k}" for k in range(6)]
+        for count in (5, 6):
+            summary = self.studied("many", f"one={self.model()}, " + ", ".join(f"{name}={self.at('many.npy')}" for name in names[:count]))
+            tables = self.rows_of("many")
+            if count == 5:
+                (rows,) = tables
+                self.assertEqual(rows[0], ["figure", "one", *names[:5]])
+                figures = {row[0]: row[1:] for row in rows}
+            else:
+                self.assertEqual({len(rows) for rows in tables}, {8})
+                for rows in tables:
+                    self.assertEqual([row[0] for row in rows], ["method", "one", *names])
+                figures = {head: [row[k] for row in rows[1:]] for rows in tables for k, head in enumerate(rows[0])}
+            self.assertEqual(figures["ECE"], [f"{summary['methods'][name]['ece']:.4g}" for name in ["one", *names[:count]]])
+            self.assertIn("Memory, MiB", figures)
+        self.check_pdf(pathlib.Path(self.at("many"), "uncertainty"))
+
+    def check_pdf(self, folder):
+        """A script draws the formats that it is told, and refuses others."""
+        if not shutil.which("gnuplot") or "pdfcairo" not in subprocess.run(["gnuplot", "-e", "print GPVAL_TERMINALS"], capture_output=True, text=True, check=True).stderr:
+            self.skipTest("gnuplot draws no PDF here")
+        script = (folder / "plots" / "reliability.gp").read_text(encoding="utf-8")
+        for kind, starts in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("jpeg", None)):
+            (folder / "own.gp").write_text(script.replace("formats = 'svg png'", f"formats = '{kind}'").replace("output = 'plots/reliability'", "output = 'figure'"), encoding="utf-8")
+            drawn = subprocess.run(["gnuplot", "own.gp"], cwd=folder, capture_output=True, text=True, check=False)
+            self.assertEqual(drawn.returncode == 0, starts is not None, drawn.stderr)
+            if starts:
+                self.assertEqual((folder / f"figure.{kind}").read_bytes()[:len(starts)], starts)
+            else:
+                self.assertIn("jpeg cannot be drawn", drawn.stderr)
+                self.assertFalse((folder / "figure.jpeg").exists())
 
     def written(self, name, header, p):
         with open(self.at(name), "w", encoding="utf-8", newline="") as file:
