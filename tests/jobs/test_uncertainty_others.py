@@ -181,6 +181,41 @@ class UncertaintyOthers(test_finetune.TaskTest):
                 self.assertIn("jpeg cannot be drawn", drawn.stderr)
                 self.assertFalse((folder / "figure.jpeg").exists())
 
+    def test_studies_are_a_table_in_each_form(self):
+        numpy.save(self.at("tabled.npy"), self.foreign())
+        models = f"one={self.model()}, of_others={self.at('tabled.npy')}"
+        summary = self.studied("tabled", models)["methods"]
+        folder, nll = self.at("tabled"), summary["one"]["nll"]
+
+        def table(*arguments):
+            return run([bagpipe_test.program("bagpipe-data"), "table", *arguments])
+
+        (one, others) = csv.DictReader(table(folder).out.splitlines())
+        self.assertEqual((one["method"], one["way"], others["method"], others["members"]), ("one", "plain", "of_others", "3"))
+        for row, method in ((one, summary["one"]), (others, summary["of_others"])):
+            for figure in ("nll", "nll_low", "accuracy_high", "brier", "ece", "rms_calibration_error", "aurc", "accuracy_at_80"):
+                self.assertEqual(float(row[figure]), method[figure], figure)
+            self.assertEqual(row["ece_low"], "")
+        detected = list(csv.DictReader(table(folder, folder + "/uncertainty", "--figure", "auroc").out.splitlines()))
+        self.assertEqual(len(detected), 4)  # of two studies
+        self.assertEqual(float(detected[1]["auroc.strange.mutual_information_low"]), summary["of_others"]["ood"]["strange"]["auroc_low"]["mutual_information"])
+        self.assertEqual(detected[0]["auroc.strange.mutual_information"], "")
+        for form, ending, line in (("text", "txt", r"one +"), ("markdown", "md", r"\| one +\| "), ("latex", "tex", r"one +& ")):
+            printed = table(folder, "--form", form)
+            self.assertEqual(printed.status, 0, str(printed))
+            self.assertRegex(printed.out, rf"(?m)^{line}{re.escape(f'{nll:.9f}'[:4])}\d* \[{re.escape(str(summary['one']['nll_low'])[:3])}")
+            self.assertEqual(table(folder, "--out", self.at("table." + ending)).status, 0)
+            self.assertEqual(pathlib.Path(self.at("table." + ending)).read_text(encoding="utf-8"), printed.out)
+        self.assertIn("of\\_others", table(folder, "--form", "latex").out)
+        for arguments, status, words in (((folder, "--format", "latex"), 64, ("[command.not_understood]", "--form:")), ((folder, "--form", "xls"), 64, ("[table.bad_form]",)),
+                                         ((folder, "--out", self.at("t.png")), 64, ("[table.bad_ending]", "uncertainty/plots")),
+                                         ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc"))):
+            self.assert_error(table(*arguments), status, *words)
+        os.remove(folder + "/uncertainty/summary.json")
+        self.assert_error(table(folder), 66, "summary.json")
+        pathlib.Path(folder, "uncertainty", "summary.json").write_text("{}", encoding="utf-8")
+        self.assert_error(table(folder), 65, "[table.no_study]")
+
     def written(self, name, header, p):
         with open(self.at(name), "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
