@@ -3,6 +3,7 @@ shifted; an ensemble of equal models is its member; the same at any number of da
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 
@@ -229,7 +230,9 @@ class UncertaintyTask(test_finetune.TaskTest):
 
     def test_text_that_is_calibrated_on_is_other_text(self):
         """What is fitted to text in the domain is refused; text of training, or what chose a checkpoint, is warned of by the methods' names."""
-        tuned = self.tuned("chosen", 0, *MODEL, "train.steps=12", "train.valid_every=4", "checkpoint.every=4")
+        rows = [json.loads(line) for line in pathlib.Path(self.at("valid.jsonl")).read_text(encoding="utf-8").splitlines()]
+        wrong = self.corpus("wrong", [dict(row, topic={"sea": "wood", "wood": "town", "town": "sea"}[row["topic"]]) for row in rows])  # gets worse
+        tuned = self.tuned("chosen", 0, *MODEL, "train.steps=24", "train.valid_every=4", "checkpoint.every=4", f"corpus.valid={wrong}")
         shutil.copy(self.at("valid.h5"), self.at("copied.h5"))
         for valid, keys in (("valid", ()), ("copied", ()), ("valid", (f"uncertainty.in_domain={self.at('valid.h5')}:topic=sea",))):
             for ranks in (0, 2):
@@ -238,8 +241,15 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertFalse(os.path.exists(self.at("same-text")))
         best, both = tuned + "/checkpoints/best", self.ensemble("of-the-best", tuned + "/checkpoints/best", tuned + "/checkpoints/best")
         domain, plan = f"uncertainty.in_domain={self.at('again.h5')}", "--plan"
-        warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", domain, f"corpus.valid={self.at('valid.h5')}", plan)
-        self.assert_warning(warned, "[comparison.calibrated_on_selection]", "best, both:" if os.readlink(best) != self.newest(tuned) else "best")
+        self.assertNotEqual(os.readlink(best), self.newest(tuned))
+        step = int(re.sub(r"\D", "", os.readlink(best)))
+        costs = {name: got["train_seconds"] for name, got in self.studied("costs", f"newest={tuned}, best={best}, both={both}")["methods"].items()}
+        whole = sum(line["seconds"] for line in bagpipe_test.metrics(tuned))
+        for name, seconds in (("newest", whole), ("best", whole), ("both", 2 * whole)):  # the best one is known by what comes after it
+            self.assertAlmostEqual(costs[name], seconds, 9, name)
+        self.assertLess(sum(line["seconds"] for line in bagpipe_test.metrics(tuned) if line["step"] <= step), whole)
+        warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", domain, f"corpus.valid={wrong}", plan)
+        self.assert_warning(warned, "[comparison.calibrated_on_selection]", "checkpoint of best, both,")
         warned = self.study("planned", f"newest={tuned}, both={both}", domain, f"corpus.valid={self.at('train.h5')}", plan, ranks=2)
         self.assert_warning(warned, "[comparison.calibrated_on_training]", "newest, both,")
         silent = self.study("planned", f"newest={tuned}", domain, f"corpus.valid={self.corpus('third', [{'text': 'the ship of the sea', 'topic': 'sea'}] * 8)}", plan)

@@ -126,7 +126,8 @@ typedef struct comparison_metadata {
                                       be the newest; else "" */
     bool ensemble;
     int64_t members;
-    double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN if a model has none */
+    double train_seconds; /* sums of `seconds` in metrics.jsonl, up to the checkpoint, or of the
+                             whole run if it was chosen; NaN if a model has none */
     char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
 } comparison_metadata;
 

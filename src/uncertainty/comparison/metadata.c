@@ -92,9 +92,10 @@ static bp_err read_state(comparison_metadata *metadata, const json_t *manifest, 
     metadata->width = json_integer_value(json_object_get(model, "width"));
     snprintf(metadata->tokenizer_hash, sizeof metadata->tokenizer_hash, "%s", hash ? hash : "");
     snprintf(metadata->corpus_hash, sizeof metadata->corpus_hash, "%s", corpus ? corpus : "");
-    if (valid && is_chosen(path, folder, step))
+    bool chosen = is_chosen(path, folder, step); /* by all steps, also those after it */
+    if (valid && chosen)
         snprintf(metadata->chosen_by, sizeof metadata->chosen_by, "%s", valid);
-    metadata->train_seconds = train_seconds(folder, step);
+    metadata->train_seconds = train_seconds(folder, chosen ? INT64_MAX : step);
     hash_classes(metadata, json_object_get(model, "labels"));
     return bp_task_from_json(&metadata->task, model, folder);
 }

@@ -113,8 +113,8 @@ static const comparison_definition DEFINITIONS[] = {
      "the time, more where the error is near 0. ece and ece_adaptive have none"},
     {"differences", "Differences", "differences.A.B is A minus B"},
     {"train_seconds", "Training",
-     "wall-clock seconds of the training steps of all models of the method, one after another; "
-     "null for models that were imported"},
+     "wall-clock seconds of the training steps of all models of the method, one after another, "
+     "those after a best checkpoint too; null for models that were imported"},
     {"fit_seconds", "Fit",
      "seconds of the fit of :laplace or :mahalanobis; null for other methods"},
     {"score_seconds", "Scoring",
