@@ -1,6 +1,7 @@
 /* Command lines of tools: argp, with values that go where a table says. */
 #include "arguments.h"
 
+#include "base/config/config.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/tokenizer/tokenizer.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct parsing {
     const bp_tool *tool;
@@ -38,6 +40,23 @@ static bp_err take_number(const parsing *self, const tool_value *value, const ch
                    value->low, value->high, row->name);
 }
 
+#define OPTIONS_MOST 64 /* of a tool; an option after them is not proposed */
+
+/* An option that the tool has not is perhaps another tool's word: the nearest is named. */
+static bp_err refuse(const parsing *self, const char *argument)
+{
+    const struct argp_option *row = self->tool->help.options;
+    const char *names[OPTIONS_MOST + 1] = {NULL}, *nearest;
+    int count = 0;
+
+    for (; row->name && count < OPTIONS_MOST; row++)
+        names[count++] = row->name;
+    nearest = strncmp(argument, "--", 2) == 0 ? bp_nearest_word(argument + 2, names) : "";
+    return BP_FAIL(BP_ERR_USAGE, "command.not_understood",
+                   "'%s' is not understood%s%s: at the command line; see %s --help", argument,
+                   nearest[0] ? ", the nearest option is --" : "", nearest, self->tool->help.name);
+}
+
 static error_t take(int key, char *text, struct argp_state *state)
 {
     parsing *self = state->input;
@@ -48,9 +67,7 @@ static error_t take(int key, char *text, struct argp_state *state)
         return 0;
     }
     if (key == ARGP_KEY_ERROR && self->err == BP_OK)
-        self->err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
-                            "'%s' is not understood: at the command line; see %s --help",
-                            state->argv[state->next - 1], self->tool->help.name);
+        self->err = refuse(self, state->argv[state->next - 1]);
     while (value->key != 0 && value->key != key)
         value++;
     if (value->key == 0)

@@ -8,6 +8,7 @@
 #include "table_columns.h"
 #include "table_npy.h"
 #include "table_scores.h"
+#include "table_studies.h"
 #include "token_table.h"
 #include "tools.h"
 
@@ -178,16 +179,20 @@ static const struct argp_option OPTIONS[] = {
     {"tokenizer", FILE_TOOL_TOKENIZER, "FILE", 0,
      "of tokens.h5: the tokenizer.json, where the scored corpus keeps none", 0},
     {"form", FILE_TOOL_FORM, "FORM", 0,
-     "of score runs: csv (default), text, markdown or latex; of a FILE: npy, one DATASET as "
+     "of score runs and studies: csv (default), text, markdown or latex; of a FILE: npy, one "
+     "DATASET as "
      "NumPy's "
      ".npy, with --out",
      0},
     {"figure", FILE_TOOL_FIGURE, "NAME", 0,
-     "of text, markdown, latex and a plot: perplexity (default), bits_per_byte or word_perplexity",
+     "of text, markdown, latex and a plot of score runs: perplexity (default), bits_per_byte or "
+     "word_perplexity; of studies: auroc, aupr or fpr95 by shift and score, or one of nll, "
+     "accuracy, "
+     "brier, ece... (default: all but those of shifts)",
      0},
     {"out", FILE_TOOL_OUT, "FILE", 0,
-     "of score runs: write the table into FILE (.csv, .txt, .md, .tex), or draw the figure (.svg, "
-     ".png); of --form npy: the file to write",
+     "of score runs and studies: write the table into FILE (.csv, .txt, .md, .tex); of score runs: "
+     "draw the figure (.svg, .png); of --form npy: the file to write",
      0},
     {0}};
 
@@ -218,6 +223,9 @@ static bp_err write_form(char *const *paths, int count, const file_options *opti
 static bp_err table_of_folders(char *const *folders, int count, const file_options *options)
 {
     for (int k = 0; k < count; k++)
+        if (table_is_of_studies(folders[k]))
+            return table_of_studies(folders, count, options);
+    for (int k = 0; k < count; k++)
         if (table_is_of_scores(folders[k]))
             return table_of_scores(folders, count, options);
     if (options->form || options->figure || options->out)
@@ -241,7 +249,8 @@ const bp_tool bp_tool_table = {
     .name = "table",
     .help =
         {.name = "bagpipe-data table",
-         .usage = "[OPTION...] FILE...\n[OPTION...] RUN...\n[OPTION...] SCORE-RUN...\n--form "
+         .usage = "[OPTION...] FILE...\n[OPTION...] RUN...\n[OPTION...] SCORE-RUN...\n[OPTION...] "
+                  "STUDY...\n--form "
                   "npy FILE DATASET --out F.npy",
          .summary = "prints rows of files, or runs side by side, as CSV",
          .text =
@@ -262,7 +271,9 @@ const bp_tool bp_tool_table = {
              "column a name. As text, markdown "
              "or latex a row is a corpus or label value, and a column a model. --out FILE.tex "
              "writes the table into a file, in the form that the ending says. --out FILE.svg or "
-             "FILE.png draws it, with the intervals as error bars (gnuplot).",
+             "FILE.png draws it, with the intervals as error bars (gnuplot).\n"
+             "A STUDY is the run folder of an uncertainty job: a row a method, a column a figure, "
+             "with 95 % intervals.",
          .options = OPTIONS,
          .examples = "  bagpipe-data table train.h5\n"
                      "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
@@ -270,6 +281,7 @@ const bp_tool bp_tool_table = {
                      "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
                      "  bagpipe-data table trigrams=runs/scored-3 GPT=runs/scored --out t.tex\n"
                      "  bagpipe-data table runs/scored-* --out models.svg\n"
+                     "  bagpipe-data table runs/study --figure auroc --out detection.tex\n"
                      "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
          .statuses = STATUSES},
     .run = run};

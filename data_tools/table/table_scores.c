@@ -263,9 +263,9 @@ static void put_rows(FILE *out, const score_table *table)
 
 /* ---- to read: one row per group, one column per model ---- */
 
-typedef struct form {
+struct form {
     const char *name, *ending, *before, *between, *after, *escaped, *dash, *to;
-} form;
+};
 
 #define CSV "csv" /* the form that is none of these */
 static const form FORMS[] = {{"text", ".txt", "", "  ", "\n", "", "-", ", "},
@@ -273,8 +273,7 @@ static const form FORMS[] = {{"text", ".txt", "", "  ", "\n", "", "-", ", "},
                              {"latex", ".tex", "", " & ", " \\\\\n", "&%$#_{}", "--", ", "}};
 
 /* Control characters are shown, those of the form escaped. */
-static char *spell(const form *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static char *spell(const form *f, const char *format, ...)
+char *table_spell(const form *f, const char *format, ...)
 {
     char text[1024], *clean;
     bp_buffer out = {0};
@@ -303,9 +302,9 @@ static char *spell(const form *f, const char *format, ...)
 static char *spell_group(const form *f, const score_cell *cell)
 {
     if (cell->scope == SCOPE_ALL)
-        return spell(f, "all");
-    return cell->scope == SCOPE_CORPUS ? spell(f, "%s", cell->name)
-                                       : spell(f, "%s %s", cell->name, cell->value);
+        return table_spell(f, "all");
+    return cell->scope == SCOPE_CORPUS ? table_spell(f, "%s", cell->name)
+                                       : table_spell(f, "%s %s", cell->name, cell->value);
 }
 
 char *score_table_spell_group(const score_cell *cell)
@@ -322,7 +321,7 @@ static int digits_of(const score_figure *figure)
     return (int)fmax(0, fmin(6, digits));
 }
 
-static char *spell_figure(const form *f, const score_figure *figure)
+char *table_spell_figure(const form *f, const score_figure *figure)
 {
     int digits = isfinite(figure->value) ? digits_of(figure) : 0;
 
@@ -365,9 +364,9 @@ static char **spell_all(const score_table *table, const form *f, int figure, int
     int64_t columns = 1 + table->model_count, n = 1;
     char **texts = bp_alloc("tool.texts", (1 + table->cell_count) * columns, sizeof *texts);
 
-    texts[0] = spell(f, "%s", score_figure_names[figure]);
+    texts[0] = table_spell(f, "%s", score_figure_names[figure]);
     for (int64_t m = 0; m < table->model_count; m++)
-        texts[1 + m] = spell(f, "%s", score_table_short_name(table, m));
+        texts[1 + m] = table_spell(f, "%s", score_table_short_name(table, m));
     for (int64_t k = 0; k < table->cell_count; k++) {
         char **row = texts + n * columns;
 
@@ -377,7 +376,7 @@ static char **spell_all(const score_table *table, const form *f, int figure, int
         for (int64_t m = 0; m < table->model_count; m++) {
             const score_cell *cell = score_table_find(table, &table->cells[k], m);
 
-            row[1 + m] = cell ? spell_figure(f, &cell->figures[figure]) : bp_strdup(f->dash);
+            row[1 + m] = cell ? table_spell_figure(f, &cell->figures[figure]) : bp_strdup(f->dash);
         }
         n++;
     }
@@ -420,22 +419,22 @@ static void put_rule(FILE *out, const form *f, int64_t columns, bool begin)
         fprintf(out, "%s", c == columns ? "|\n" : c == 0 ? "| --- " : "| ---: ");
 }
 
-static void put_latex_end(FILE *out, const score_table *table, const form *f, int64_t columns)
+/* `note`: below the table; NULL if there is none. */
+static void put_latex_end(FILE *out, const form *f, const char *note, int64_t columns)
 {
-    char *note = table->note ? spell(f, "%s", table->note) : NULL;
+    char *text = note ? table_spell(f, "%s", note) : NULL;
 
     fprintf(out, "\\hline\n");
-    if (note)
+    if (text)
         fprintf(out, "\\multicolumn{%" PRId64 "}{p{0.9\\linewidth}}{\\footnotesize %s} \\\\\n",
-                columns, note);
+                columns, text);
     fprintf(out, "\\end{tabular}\n");
-    bp_free(note);
+    bp_free(text);
 }
 
-static void put_form(FILE *out, const score_table *table, const form *f, int figure)
+void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64_t columns,
+                     const char *note)
 {
-    int64_t columns = 1 + table->model_count, rows;
-    char **texts = spell_all(table, f, figure, &rows);
     int *widths = bp_alloc("tool.texts", columns, sizeof *widths);
 
     for (int64_t k = 0; k < rows * columns; k++)
@@ -448,13 +447,21 @@ static void put_form(FILE *out, const score_table *table, const form *f, int fig
             put_rule(out, f, columns, false);
     }
     if (strcmp(f->name, "latex") == 0)
-        put_latex_end(out, table, f, columns);
-    else if (table->note)
-        fprintf(out, "\n%s\n", table->note);
+        put_latex_end(out, f, note, columns);
+    else if (note)
+        fprintf(out, "\n%s\n", note);
+    bp_free(widths);
+}
+
+static void put_form(FILE *out, const score_table *table, const form *f, int figure)
+{
+    int64_t columns = 1 + table->model_count, rows;
+    char **texts = spell_all(table, f, figure, &rows);
+
+    table_put_texts(out, f, texts, rows, columns, table->note);
     for (int64_t k = 0; k < rows * columns; k++)
         bp_free(texts[k]);
     bp_free(texts);
-    bp_free(widths);
 }
 
 /* ---- the tool ---- */
@@ -518,6 +525,14 @@ static bp_err choose_form(const form **f, int *figure, const file_options *optio
             "of them",
             options->form);
     return err == BP_OK && options->out ? form_of_ending(f, options) : err;
+}
+
+bp_err table_choose_form(const form **f, const file_options *options)
+{
+    const file_options any_figure = {.form = options->form, .out = options->out};
+    int figure;
+
+    return choose_form(f, &figure, &any_figure);
 }
 
 static void put_table(FILE *out, const score_table *table, const form *f, int figure)

@@ -1,8 +1,9 @@
-/* Shared by table_scores.c and table_plot.c. */
+/* Shared by table_scores.c, table_plot.c and table_studies.c. */
 #ifndef TABLE_SCORES_PRIV_H
 #define TABLE_SCORES_PRIV_H
 
 #include "base/config/json.h"
+#include "file_tool.h"
 #include "score_groups.h"
 #include "statistics/resample.h"
 
@@ -28,6 +29,18 @@ typedef struct score_table {
     score_cell *cells;
     int64_t cell_count;
 } score_table;
+
+/** A form of a table other than CSV: text, Markdown, LaTeX. */
+typedef struct form form;
+/** The form of --form and of the ending of --out; NULL: CSV, or a picture. Errors: BP_ERR_USAGE. */
+bp_err table_choose_form(const form **f, const file_options *options);
+/** A cell's text: control characters are shown, those of the form escaped. bp_free(). */
+char *table_spell(const form *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** "0.712 [0.660, 0.762]", or a dash. bp_free(). */
+char *table_spell_figure(const form *f, const score_figure *figure);
+/** Print texts[rows][columns], the first row of heads, and a note below them; NULL: none. */
+void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64_t columns,
+                     const char *note);
 
 /** The last part of a model's path, or the whole path if two models share that part. */
 const char *score_table_short_name(const score_table *table, int64_t model);

@@ -121,7 +121,7 @@ static bp_err note_opened(bp_run *run)
     }
     if (after[0] != '\0') {
         set(members, "after", bp_json_string(after));
-        bp_log("the start before this one %s", after);
+        bp_log("the previous start %s", after);
     }
     err = bp_run_event(run, "opened", members);
     json_decref(members);

@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "jobs"))
 import bagpipe_test  # pylint: disable=wrong-import-position
-from test_finetune import KINDS, MODEL, TaskTest  # pylint: disable=wrong-import-position
+from test_finetune import KINDS, MODEL, TaskTest, document  # pylint: disable=wrong-import-position
 from uncertainty_test import UncertaintyTest  # pylint: disable=wrong-import-position
 
 WIDTHS = (1280, 400)
@@ -133,8 +133,10 @@ class Task(TaskTest):
         make("tagger", "finetune", *tune, "task.kind=tags", "task.label=", f"corpus.train={tags[0]}", f"corpus.valid={tags[1]}")
         make("tag-scores", "score", "score.model=tagger", f"score.corpus={tags[1]}", "tune.ini")
         make("several-classes", "ensemble", *tune, "task.kind=classes", "ensemble.members=3", "train.steps=30")
+        draw = random.Random(8)
+        cls.corpus("new", [{"text": document(draw, kind, 6 + k % 25), "topic": kind} for k in range(40) for kind in KINDS])
         make("class-study", "uncertainty", "uncertainty.models=one=classes,three=several-classes,passes=classes:dropout",
-             "uncertainty.in_domain=valid.h5:topic=sea", "uncertainty.shifted=valid.h5:topic=wood", "uncertainty.resamples=200", "tune.ini")
+             "uncertainty.in_domain=new.h5:topic=sea", "uncertainty.shifted=new.h5:topic=wood", "uncertainty.resamples=200", "tune.ini")
 
 
 def gallery(folder, target):

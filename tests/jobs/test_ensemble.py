@@ -226,10 +226,13 @@ class Ensemble(JobTest):
         self.assertEqual((got.status, got.err.count("[checkpoint.not_best]")), (0, 1), str(got))
         got = run([program("bagpipe"), "pretrain", self.at("chosen.ini"), f"run.dir={self.at('chosen-on')}", f"model.init={one}", f"corpus.train={self.at('valid.h5')}", "train.steps=1", "train.batch=2"], 2)
         self.assertEqual((got.status, got.err.count("[checkpoint.not_best]")), (0, 1), str(got))
+        before = {one["name"]: one["oob_perplexity"] for one in read_json(folder, "ensemble.json")["members"]}
         self.made("chosen", 0, *keys, "ensemble.checkpoint=best")
-        for one in read_json(folder, "ensemble.json")["members"]:
+        for one in read_json(folder, "ensemble.json")["members"]:  # what is listed is what was scored out of the bag
             self.assertEqual(one["path"], f"members/{one['name']}/checkpoints/best")
-            self.assertEqual(one["oob_perplexity"] is None, one["name"] in worse, one)
+            scores = read_json(folder, "members", one["name"], "oob", "score", "summary.json")
+            self.assertEqual((scores["perplexity"], f"step-{scores['model']['step']:012d}"), (one["oob_perplexity"], best[one["name"]]))
+            self.assertEqual(one["oob_perplexity"] != before[one["name"]], one["name"] in worse, one)
         quiet = run(study + [f"uncertainty.models=one={folder}", self.at("chosen.ini"), "--plan"])
         self.assertEqual((quiet.status, "not_best" in quiet.err), (0, False), str(quiet))
         self.assert_error(self.ensemble("unchosen", 0, "corpus.valid=", "ensemble.checkpoint=best"), 78, "[ensemble.no_best]")

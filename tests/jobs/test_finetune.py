@@ -40,6 +40,7 @@ class TaskTest(FolderTest):
                 for k in range(60) for kind in KINDS]
         cls.corpus("train", rows[:150])
         cls.corpus("valid", rows[150:])
+        cls.corpus("again", rows[150:])  # the same texts with other ids, for figures of a study that are those of its corpus.valid
         cls.write("tune.ini", "[corpus]\ntrain = %s\nvalid = %s\n[task]\nlabel = topic\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
 
     @classmethod
@@ -68,7 +69,7 @@ class TaskTest(FolderTest):
             out.append(words)
         return out
 
-    def squad(self, name, n, seed):
+    def squad(self, name, n, seed, prefix="q"):
         """A question after a thing of the sea, which is in the context or not; contexts of one to three windows. Returns the answers by id."""
         draw, questions, answers = random.Random(seed), [], {}
         for k in range(n):
@@ -76,9 +77,9 @@ class TaskTest(FolderTest):
             at, there = draw.randrange(len(words)), draw.random() < 0.8
             if there:
                 words[at] = draw.choice(KINDS["sea"]).capitalize() + draw.choice(["", ",", "!"])
-            answers[f"q{k}"] = words[at].rstrip(",!") if there else ""
-            text = {"text": answers[f"q{k}"], "answer_start": len(" ".join(words[:at] + [""]))}
-            questions.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what is on the sea", "is_impossible": not there,
+            answers[f"{prefix}{k}"] = words[at].rstrip(",!") if there else ""
+            text = {"text": answers[f"{prefix}{k}"], "answer_start": len(" ".join(words[:at] + [""]))}
+            questions.append({"context": " ".join(words), "qas": [{"id": f"{prefix}{k}", "question": "what is on the sea", "is_impossible": not there,
                                                                    "answers": [text] if there else []}]})
         self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": questions}]}))
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"),

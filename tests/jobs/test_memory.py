@@ -113,7 +113,7 @@ class Memory(JobTest):
     def test_scoring_and_studies(self):
         model = self.trained("model", 0, "train.steps=1", "corpus.valid=", "model.width=256")  # a unit's states take more than starts of a process differ by
         score = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}")
-        study = (f"uncertainty.models=plain={model}, dropout={model}:dropout", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.dropout=0.1")
+        study = (f"uncertainty.models=plain={model}, dropout={model}:dropout", f"uncertainty.in_domain={self.at('train.h5')}", "uncertainty.dropout=0.1")
         for job, keys in (("score", score), ("uncertainty", study)):
             for ranks in (0, 1, 2):
                 self.refused(self.job(job, "refused", ranks, *keys, SMALL), "refused")
@@ -207,7 +207,7 @@ class Memory(JobTest):
         score = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}")
         jobs = {"pretrain": ("train.steps=1",), "ensemble": ("train.steps=1", "ensemble.members=2", "mesh.members=2", "ensemble.kind=seed"),
                 "score": score, "bench": ("bench.models=tiny", "bench.seconds=0.01", "bench.corpus=1MiB", "bench.message=64KiB"),
-                "uncertainty": (f"uncertainty.models=plain={model}", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.resamples=100")}
+                "uncertainty": (f"uncertainty.models=plain={model}", f"uncertainty.in_domain={self.at('train.h5')}", "uncertainty.resamples=100")}
         for job, keys in jobs.items():
             with self.subTest(job=job):
                 command = [program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('threads_' + job)}"] + list(keys)

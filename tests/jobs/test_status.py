@@ -213,14 +213,14 @@ class Status(JobTest):
         """It says what ended the last one, in its log and in status, and clears the words away."""
         for name, word in ends:
             out = self.killed(name, "step.end:30=kill", -signal.SIGKILL, "train.steps=1000000", "checkpoint.every=20")
-            self.assertIn(word, out.split("the start before this one ")[1].split("\n")[0])
-            self.assertIn(word, self.text(name + "/log.txt").split("the start before this one ")[-1])
+            self.assertIn(word, out.split("the previous start ")[1].split("\n")[0])
+            self.assertIn(word, self.text(name + "/log.txt").split("the previous start ")[-1])
             reported = self.reported(name, state="dead", restarts=1)
             self.assertNotIn("message", reported)
             self.assertIn(word, reported["after"])
             self.assertIn(word, read_json(self.at(name), "run.json")["recent_starts"][-1]["after"])
             self.assertIn(word, events(self.at(name), "opened")[-1]["after"])
-            self.assertIn("the start before this one", self.asked(name).out)
+            self.assertIn("the previous start", self.asked(name).out)
 
     def killed(self, name, fault, status, *keys, **more):
         env = dict(environment(), BP_FAULT=fault, **more)
@@ -275,7 +275,7 @@ class Status(JobTest):
         slurm["PATH"] = self.slurm(sacct="echo no accounting; exit 1", sinfo="exit 1", squeue="echo 17 TIMEOUT TimeLimit")["PATH"]
         self.killed("late", "step.end:3=kill", -signal.SIGKILL, **slurm)
         self.killed("late", "", 0, "train.steps=5", **dict(slurm, SLURM_JOB_ID="18"))
-        self.assertIn("the start before this one died: Slurm says TIMEOUT (TimeLimit)\n", self.text("late/log.txt"))
+        self.assertIn("the previous start died: Slurm says TIMEOUT (TimeLimit)\n", self.text("late/log.txt"))
 
     def test_a_run_of_an_older_program_is_reported_from_what_there_is(self):
         self.trained("old", 0, "train.steps=4", "checkpoint.every=2")

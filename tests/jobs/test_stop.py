@@ -288,7 +288,7 @@ class Stopping(JobTest):
         self.assertIn("at most 1", self.requeue("counted", 137, "--most", "1", restarts="6"))
         self.assertTrue(self.requeue("counted", 137, restarts="6").startswith("yes: it died: a rank was killed by signal 9"))
         with open(self.at("counted/log.txt"), encoding="utf-8") as file:
-            self.assertIn("the start before this one died: node n2 failed", file.read())
+            self.assertIn("the previous start died: node n2 failed", file.read())
 
     # ---- one owner ----
 

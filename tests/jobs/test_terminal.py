@@ -56,8 +56,8 @@ class Terminal(JobTest):
         self.check_tables(run(self.command("score", "scored", f"score.model={model}", f"score.corpus={corpora}")))
         self.check_tables(run(self.command("score", "mixed", f"score.model={ensemble}", f"score.corpus={corpora}")))
         self.check_tables(run(self.command("uncertainty", "study", f"uncertainty.models=plain={model}, passes={model}:dropout", "uncertainty.passes=2",
-                                           "uncertainty.dropout=0.1", "uncertainty.resamples=100", f"uncertainty.in_domain={self.at('valid.h5')}",
-                                           f"uncertainty.shifted={self.at('train.h5')}")))
+                                           "uncertainty.dropout=0.1", "uncertainty.resamples=100", f"uncertainty.in_domain={self.at('train.h5')}",
+                                           f"uncertainty.shifted={self.at('valid.h5')}")))
         for ranks in (0, 2):
             self.check_tables(run(self.command("bench", f"bench_{ranks}", "bench.models=tiny", "bench.seconds=0.01", "bench.corpus=1MiB",
                                                "bench.message=256KiB"), ranks))

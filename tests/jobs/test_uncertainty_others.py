@@ -1,10 +1,14 @@
 """Conformal sets of a study's methods, and predictions of others among them: figures are those that numpy and scikit-learn make of the same
 probabilities; what does not match the models is refused."""
 import csv
+import html
 import json
 import math
 import os
 import pathlib
+import re
+import shutil
+import subprocess
 
 import h5py
 import numpy
@@ -50,7 +54,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
     def test_sets_cover_the_text_that_they_were_calibrated_on(self):
         """Of the calibration corpus itself the quantile's share is covered, at least: without it the set of aps is random only at its edge."""
         model = self.model()
-        keys = [f"corpus.valid={self.at('valid.h5')}", "uncertainty.coverage=0.8"]
+        keys = [f"corpus.valid={self.at('again.h5')}", "uncertainty.coverage=0.8"]
         summary = self.studied("covered", f"one={model}, drop={model}:dropout", "uncertainty.passes=3", *keys)
         n = 30
         least = math.ceil((n + 1) * 0.8)
@@ -92,7 +96,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(two["methods"][method]["sets"], summary["methods"][method]["sets"])
 
     def test_too_few_predictions_have_sets_of_all_outcomes(self):
-        keys = [f"corpus.valid={self.at('valid.h5')}", "uncertainty.coverage=0.99"]
+        keys = [f"corpus.valid={self.at('again.h5')}", "uncertainty.coverage=0.99"]
         result = self.study("few", f"one={self.model()}", *keys)
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[comparison.few_to_calibrate]")
@@ -135,6 +139,82 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.assertIn("mean", summary["differences"]["one"])
         alone = self.studied("without", f"one={model}")
         self.assertEqual(alone["methods"]["one"]["nll"], summary["methods"]["one"]["nll"])
+
+    def rows_of(self, name):
+        """The cells of the first tables of a study's page: its methods."""
+        page = pathlib.Path(self.at(name), "uncertainty", "index.html").read_text(encoding="utf-8")
+        tables = page[page.index("<h2>Methods</h2>"):].split("</table>\n<p>")[0].split("<table")[1:]
+        return [[[html.unescape(re.sub(r"<span.*?</span>|<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in re.findall(r"<tr>.*?</tr>", table)]
+                for table in tables]
+
+    def test_methods_are_rows_where_they_are_many(self):
+        numpy.save(self.at("many.npy"), self.foreign()[0])
+        names = [f"t{k}" for k in range(6)]
+        for count in (5, 6):
+            summary = self.studied("many", f"one={self.model()}, " + ", ".join(f"{name}={self.at('many.npy')}" for name in names[:count]))
+            tables = self.rows_of("many")
+            if count == 5:
+                (rows,) = tables
+                self.assertEqual(rows[0], ["figure", "one", *names[:5]])
+                figures = {row[0]: row[1:] for row in rows}
+            else:
+                self.assertEqual({len(rows) for rows in tables}, {8})
+                for rows in tables:
+                    self.assertEqual([row[0] for row in rows], ["method", "one", *names])
+                figures = {head: [row[k] for row in rows[1:]] for rows in tables for k, head in enumerate(rows[0])}
+            self.assertEqual(figures["ECE"], [f"{summary['methods'][name]['ece']:.4g}" for name in ["one", *names[:count]]])
+            self.assertIn("Memory, MiB", figures)
+        self.check_pdf(pathlib.Path(self.at("many"), "uncertainty"))
+
+    def check_pdf(self, folder):
+        """A script draws the formats that it is told, and refuses others."""
+        if not shutil.which("gnuplot") or "pdfcairo" not in subprocess.run(["gnuplot", "-e", "print GPVAL_TERMINALS"], capture_output=True, text=True, check=True).stderr:
+            self.skipTest("gnuplot draws no PDF here")
+        script = (folder / "plots" / "reliability.gp").read_text(encoding="utf-8")
+        for kind, starts in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("jpeg", None)):
+            (folder / "own.gp").write_text(script.replace("formats = 'svg png'", f"formats = '{kind}'").replace("output = 'plots/reliability'", "output = 'figure'"), encoding="utf-8")
+            drawn = subprocess.run(["gnuplot", "own.gp"], cwd=folder, capture_output=True, text=True, check=False)
+            self.assertEqual(drawn.returncode == 0, starts is not None, drawn.stderr)
+            if starts:
+                self.assertEqual((folder / f"figure.{kind}").read_bytes()[:len(starts)], starts)
+            else:
+                self.assertIn("jpeg cannot be drawn", drawn.stderr)
+                self.assertFalse((folder / "figure.jpeg").exists())
+
+    def test_studies_are_a_table_in_each_form(self):
+        numpy.save(self.at("tabled.npy"), self.foreign())
+        models = f"one={self.model()}, of_others={self.at('tabled.npy')}"
+        summary = self.studied("tabled", models)["methods"]
+        folder, nll = self.at("tabled"), summary["one"]["nll"]
+
+        def table(*arguments):
+            return run([bagpipe_test.program("bagpipe-data"), "table", *arguments])
+
+        (one, others) = csv.DictReader(table(folder).out.splitlines())
+        self.assertEqual((one["method"], one["way"], others["method"], others["members"]), ("one", "plain", "of_others", "3"))
+        for row, method in ((one, summary["one"]), (others, summary["of_others"])):
+            for figure in ("nll", "nll_low", "accuracy_high", "brier", "ece", "rms_calibration_error", "aurc", "accuracy_at_80"):
+                self.assertEqual(float(row[figure]), method[figure], figure)
+            self.assertEqual(row["ece_low"], "")
+        detected = list(csv.DictReader(table(folder, folder + "/uncertainty", "--figure", "auroc").out.splitlines()))
+        self.assertEqual(len(detected), 4)  # of two studies
+        self.assertEqual(float(detected[1]["auroc.strange.mutual_information_low"]), summary["of_others"]["ood"]["strange"]["auroc_low"]["mutual_information"])
+        self.assertEqual(detected[0]["auroc.strange.mutual_information"], "")
+        for form, ending, line in (("text", "txt", r"one +"), ("markdown", "md", r"\| one +\| "), ("latex", "tex", r"one +& ")):
+            printed = table(folder, "--form", form)
+            self.assertEqual(printed.status, 0, str(printed))
+            self.assertRegex(printed.out, rf"(?m)^{line}{re.escape(f'{nll:.9f}'[:4])}\d* \[{re.escape(str(summary['one']['nll_low'])[:3])}")
+            self.assertEqual(table(folder, "--out", self.at("table." + ending)).status, 0)
+            self.assertEqual(pathlib.Path(self.at("table." + ending)).read_text(encoding="utf-8"), printed.out)
+        self.assertIn("of\\_others", table(folder, "--form", "latex").out)
+        for arguments, status, words in (((folder, "--format", "latex"), 64, ("[command.not_understood]", "--form:")), ((folder, "--form", "xls"), 64, ("[table.bad_form]",)),
+                                         ((folder, "--out", self.at("t.png")), 64, ("[table.bad_ending]", "uncertainty/plots")),
+                                         ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc"))):
+            self.assert_error(table(*arguments), status, *words)
+        os.remove(folder + "/uncertainty/summary.json")
+        self.assert_error(table(folder), 66, "summary.json")
+        pathlib.Path(folder, "uncertainty", "summary.json").write_text("{}", encoding="utf-8")
+        self.assert_error(table(folder), 65, "[table.no_study]")
 
     def written(self, name, header, p):
         with open(self.at(name), "w", encoding="utf-8", newline="") as file:
@@ -260,7 +340,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.written(f"{name}.csv", header, rows)
             refused(f"{name}.csv", identifier)
         number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
-        self.assert_error(self.study("numbers", f"one={number}, others={self.at('short.npy')}", f"corpus.valid={self.at('valid.h5')}"), 78,
+        self.assert_error(self.study("numbers", f"one={number}, others={self.at('short.npy')}", f"corpus.valid={self.at('again.h5')}"), 78,
                           "[predictions.no_outcomes]")
         self.assert_error(self.study("only", f"others={self.at('short.npy')}"), 78, "[predictions.no_model]")
         self.assert_error(self.study("gone", f"one={self.model()}, others={self.at('gone.npy')}"), 66, "[")

@@ -3,6 +3,8 @@ shifted; an ensemble of equal models is its member; the same at any number of da
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 
 import bagpipe_test
@@ -51,7 +53,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.corpus("strange", [{"text": " ".join(draw.choice(words, 9)), "topic": "none"} for _ in range(20)])
         self.corpus("bare", [{"text": " ".join(draw.choice(words, 9))} for _ in range(20)])
         models = f"one={tuned[0]}, pair={pair}, same={equal}, drop={tuned[0]}:dropout, weights={tuned[0]}:dropconnect, last={tuned[0]}:laplace"
-        keys = [f"uncertainty.shifted={self.at('strange.h5')},{self.at('bare.h5')}", f"corpus.valid={self.at('valid.h5')}",
+        keys = [f"uncertainty.shifted={self.at('strange.h5')},{self.at('bare.h5')}", f"corpus.valid={self.at('again.h5')}",
                 f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5", "uncertainty.coverages=20, 50,100"]
         summary = self.studied("methods", models, *keys)
         scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('alone')}", f"score.model={tuned[0]}",
@@ -132,7 +134,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         valid, strange = self.sentences(20, 2), [[(word, "B-moon" if tag != "O" else "O") for word, tag in words] for words in self.sentences(20, 3)]
         files = [self.conll("tags-valid", valid), self.conll("tags-strange", strange)]
         models = f"one={tuned[0]}, pair={self.ensemble('tag-pair', *tuned)}, drop={tuned[0]}:dropout, last={tuned[0]}:laplace"
-        keys = [f"uncertainty.in_domain={files[0]}", f"uncertainty.shifted=shift={files[1]}", f"corpus.valid={files[0]}", f"corpus.train={self.at('tags.h5')}"]
+        keys = [f"uncertainty.in_domain={files[0]}", f"uncertainty.shifted=shift={files[1]}", f"corpus.valid={self.conll('tags-again', valid)}", f"corpus.train={self.at('tags.h5')}"]
         summary = self.studied("tag-study", models, *keys)
         self.assertEqual(summary["predictions"], "words")
         words = sum(map(len, valid))
@@ -151,11 +153,12 @@ class UncertaintyTask(test_finetune.TaskTest):
     def test_answers_are_compared_end_by_end(self):
         for name, seed in (("spans", 1), ("spans-valid", 2), ("spans-shift", 3)):
             self.squad(name, 20 if seed > 1 else 60, seed)
+        self.squad("spans-again", 20, 2, "again")
         keys = [*MODEL, "task.kind=spans", f"corpus.train={self.at('spans.h5')}", f"corpus.valid={self.at('spans-valid.h5')}", "task.stride=8", "optimizer.lr=1e-2", "train.batch=16"]
         tuned = [self.tuned(f"answerer-{k}", 0, *keys, f"run.seed={k}", "train.steps=20") for k in range(2)]
         models = f"one={tuned[0]}, pair={self.ensemble('span-pair', *tuned)}, same={self.ensemble('span-same', tuned[0], tuned[0])}, drop={tuned[0]}:dropout"
         keys = [f"uncertainty.in_domain={self.at('spans-valid.h5')}", f"uncertainty.shifted=shift={self.at('spans-shift.h5')}",
-                f"corpus.valid={self.at('spans-valid.h5')}"]
+                f"corpus.valid={self.at('spans-again.h5')}"]
         summary = self.studied("span-study", models, *keys)
         self.assertEqual(summary["predictions"], "ends")
         last = bagpipe_test.metrics(tuned[0])[-1]
@@ -174,7 +177,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         tuned = [self.tuned(f"value-{k}", 0, *keys, f"run.seed={k}") for k in range(2)]
         self.corpus("far", [{"text": " ".join(numpy.random.default_rng(k).choice(test_finetune.WORDS, 9)), "score": "1"} for k in range(20)])
         models = f"one={tuned[0]}, pair={self.ensemble('value-pair', *tuned)}, drop={tuned[0]}:dropout"
-        summary = self.studied("value-study", models, f"uncertainty.shifted={self.at('far.h5')}", f"corpus.valid={self.at('valid.h5')}")
+        summary = self.studied("value-study", models, f"uncertainty.shifted={self.at('far.h5')}", f"corpus.valid={self.at('again.h5')}")
         known, levels = 30, (numpy.arange(15) + 0.5) / 15
         for method, got in summary["methods"].items():
             told = self.outcomes("value-study", method)
@@ -224,6 +227,36 @@ class UncertaintyTask(test_finetune.TaskTest):
         for column, values in self.outcomes("uncut-study", "pair").items():
             numpy.testing.assert_array_equal(values, self.outcomes("cut-study", "pair")[column], column)
         self.assertEqual(whole["methods"]["pair"]["nll"], read_json(self.at("cut-study"), "uncertainty", "summary.json")["methods"]["pair"]["nll"])
+
+    def test_text_that_is_calibrated_on_is_other_text(self):
+        """What is fitted to text in the domain is refused; text of training, or what chose a checkpoint, is warned of by the methods' names."""
+        rows = [json.loads(line) for line in pathlib.Path(self.at("valid.jsonl")).read_text(encoding="utf-8").splitlines()]
+        wrong = self.corpus("wrong", [dict(row, topic={"sea": "wood", "wood": "town", "town": "sea"}[row["topic"]]) for row in rows])  # gets worse
+        tuned = self.tuned("chosen", 0, *MODEL, "train.steps=24", "train.valid_every=4", "checkpoint.every=4", f"corpus.valid={wrong}")
+        shutil.copy(self.at("valid.h5"), self.at("copied.h5"))
+        for valid, keys in (("valid", ()), ("copied", ()), ("valid", (f"uncertainty.in_domain={self.at('valid.h5')}:topic=sea",))):
+            for ranks in (0, 2):
+                self.assert_error(self.study("same-text", f"one={tuned}", f"corpus.valid={self.at(valid + '.h5')}", *keys, ranks=ranks), 78,
+                                  "[comparison.calibrated_in_domain]", "10 documents" if keys else "30 documents", "at " + self.at(valid + ".h5"))
+        self.assertFalse(os.path.exists(self.at("same-text")))
+        best, both = tuned + "/checkpoints/best", self.ensemble("of-the-best", tuned + "/checkpoints/best", tuned + "/checkpoints/best")
+        domain, plan = f"uncertainty.in_domain={self.at('again.h5')}", "--plan"
+        self.assertNotEqual(os.readlink(best), self.newest(tuned))
+        step = int(re.sub(r"\D", "", os.readlink(best)))
+        costs = {name: got["train_seconds"] for name, got in self.studied("costs", f"newest={tuned}, best={best}, both={both}")["methods"].items()}
+        whole = sum(line["seconds"] for line in bagpipe_test.metrics(tuned))
+        for name, seconds in (("newest", whole), ("best", whole), ("both", 2 * whole)):  # the best one is known by what comes after it
+            self.assertAlmostEqual(costs[name], seconds, 9, name)
+        self.assertLess(sum(line["seconds"] for line in bagpipe_test.metrics(tuned) if line["step"] <= step), whole)
+        warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", domain, f"corpus.valid={wrong}", plan)
+        self.assert_warning(warned, "[comparison.calibrated_on_selection]", "checkpoint of best, both,")
+        warned = self.study("planned", f"newest={tuned}, both={both}", domain, f"corpus.valid={self.at('train.h5')}", plan, ranks=2)
+        self.assert_warning(warned, "[comparison.calibrated_on_training]", "newest, both,")
+        silent = self.study("planned", f"newest={tuned}", domain, f"corpus.valid={self.corpus('third', [{'text': 'the ship of the sea', 'topic': 'sea'}] * 8)}", plan)
+        self.assertEqual((silent.status, "calibrated" in silent.err), (0, False), str(silent))
+
+    def newest(self, run_dir):
+        return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]
 
     def test_what_can_not_be_compared_is_refused(self):
         tuned = self.tuned("other-classes", 0, *MODEL, "train.steps=1")

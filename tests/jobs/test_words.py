@@ -82,6 +82,9 @@ class Words(JobTest):
     def test_misspelled_keys_still_name_the_nearest(self):
         for key, expected in (("model.widht", "model.width"), ("train.stesp", "train.steps"), ("mesh.tensro", "mesh.tensor")):
             self.assert_error(self.check(f"{key}=1"), 78, "[config.unknown_key]", expected)
+        # not optimizer.alpha, which is a key of trainings
+        result = self.check("uncertainty.alpha=1", "uncertainty.models=a=b", "uncertainty.in_domain=c", job="uncertainty")
+        self.assert_error(result, 78, "[config.unknown_key]", "the nearest is uncertainty.")
 
     def test_every_word_for_a_job_names_one_that_exists(self):
         table, commands, seen = rows("jobs/words.c", 3), {}, set()

@@ -158,8 +158,8 @@ class Elmo(JobTest):
                    f"score.corpus={self.at('valid.h5')}"])
         self.assertGreater(read_json(self.at("score-many"), "score", "summary.json")["corpora"]["valid"]["mutual_information"], 0)
         member = os.path.join(self.at("many"), "members", "m00")
-        self.must(["bagpipe", "uncertainty", self.at("small.ini"), f"run.dir={self.at('study')}", f"uncertainty.in_domain={self.at('valid.h5')}",
-                   f"uncertainty.shifted={self.at('train.h5')}", "uncertainty.passes=2", "laplace.samples=2", "laplace.tokens=200",
+        self.must(["bagpipe", "uncertainty", self.at("small.ini"), f"run.dir={self.at('study')}", f"uncertainty.in_domain={self.at('train.h5')}",
+                   f"uncertainty.shifted={self.at('valid.h5')}", "uncertainty.passes=2", "laplace.samples=2", "laplace.tokens=200",
                    f"uncertainty.models=two={self.at('many')}, drop={member}:dropout, laplace={member}:laplace"])
         study = json.dumps(read_json(self.at("study"), "uncertainty", "summary.json"))
         for method in ("two", "drop", "laplace"):

@@ -210,7 +210,7 @@ threads = 1
         self.assert_error(seeds, 78, "[ensemble.only_bags]")
         dropout = bagpipe_test.run([program("bagpipe"), "uncertainty", self.at("small.ini"), f"run.dir={self.at('dropout')}",
                                     f"uncertainty.models=d={self.at('many/members/m00')}:dropout",
-                                    f"uncertainty.in_domain=v={self.at('valid.h5')}"])
+                                    f"uncertainty.in_domain=v={self.at('train.h5')}"])
         self.assert_error(dropout, 78, "[ensemble.no_dropout]")
 
     def test_a_count_that_is_asked_to_stop_goes_on_from_its_runs(self):

@@ -214,7 +214,7 @@ class Scoring(ScoreFiles, FolderTest):
     def test_the_uncertainty_of_pairs_is_reported(self):
         """Letters that training had no source of are detected somehow; the comparison has its figures."""
         self.make_pairs("odd", [["h" * 8, "a" * (k % 8 + 1)] for k in range(12)])
-        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture},laplace={self.model}:laplace", f"uncertainty.in_domain={self.at('valid.h5')}",
+        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture},laplace={self.model}:laplace", f"uncertainty.in_domain={self.at('train.h5')}",
                               f"uncertainty.shifted={self.at('odd.h5')}", "laplace.samples=2", "laplace.tokens=100", job="uncertainty"))
         self.assertEqual(result.status, 0, str(result))
         mixed = read_json(self.at("uncertainty"), "uncertainty", "summary.json")["methods"]["both"]

@@ -84,7 +84,7 @@ threads = 1
     def test_scores_are_refused_before_anything_is_computed(self):
         run_dir = self.trained("vectors", 0)
         for job, keys in (("score", [f"score.model={run_dir}", f"score.corpus={self.at('valid.h5')}"]),
-                          ("uncertainty", [f"uncertainty.models=a={run_dir}", f"uncertainty.in_domain={self.at('valid.h5')}"]),
+                          ("uncertainty", [f"uncertainty.models=a={run_dir}", f"uncertainty.in_domain={self.at('train.h5')}"]),
                           ("generate", [f"generate.model={run_dir}", f"generate.prompts={self.at('valid.txt')}"]),
                           ("ensemble", ["ensemble.members=2"])):
             for ranks in (0, 2) if job == "score" else (0,):

@@ -79,7 +79,7 @@ passes = 2
 resamples = 100
 temper_tokens = 500
 [corpus]
-valid = $work/text.h5
+valid = $work/task.h5
 [math]
 precision = f32
 threads = 1

@@ -9,6 +9,7 @@ import h5py
 import numpy
 import scipy.special
 import scipy.stats
+import sklearn.metrics
 
 import bagpipe_test
 from bagpipe_test import digests, metrics, read_json, run, state_of, steps, timeless
@@ -99,6 +100,9 @@ class PriorNetwork(test_finetune.TaskTest):
             alpha = self.alphas(one)
             numpy.testing.assert_allclose(reported["mutual_information"], information(alpha), atol=2e-5, rtol=1e-3)
             numpy.testing.assert_allclose(reported["differential_entropy"], [scipy.stats.dirichlet(a).entropy() for a in alpha], atol=1e-3, rtol=1e-3)
+            label = [row["topic"] == "strange" for row in self.rows]
+            self.assertAlmostEqual(auroc["differential_entropy"], sklearn.metrics.roc_auc_score(label, reported["differential_entropy"]), 9)
+            self.assertIn("differential entropy", result.out + result.err)
             p = alpha / alpha.sum(1, keepdims=True)
             numpy.testing.assert_allclose(reported["total_entropy"], -(p * numpy.log(p)).sum(1), atol=2e-5, rtol=1e-3)
             numpy.testing.assert_allclose(reported["expected_entropy"], reported["total_entropy"] - reported["mutual_information"], atol=1e-6)

@@ -123,7 +123,7 @@ static int section_distance(const char *word, const char *known)
 }
 
 /* A right name in a wrong section (or without a section) is nearer than any misspelling of more
- * than one letter.
+ * than one letter. A key of other jobs is one only if a letter of it is wrong.
  */
 static const char *nearest_key(const bp_config *config, const char *key)
 {
@@ -139,7 +139,7 @@ static const char *nearest_key(const bp_config *config, const char *key)
             distance = inside;
         if (of_section < distance)
             distance = of_section;
-        if (distance < least) {
+        if (distance < least && (config->entries[i].used || distance <= 2)) {
             least = distance;
             nearest = known;
         }

@@ -106,7 +106,7 @@ static void add_starts(bp_buffer *out, const json_t *status)
     const json_t *failed = json_object_get(status, "start_failed");
 
     if (!says(status, "state", "finished"))
-        add_text(out, "before", "the start before this one ", text_of(status, "after"));
+        add_text(out, "before", "the previous start ", text_of(status, "after"));
     if (failed) {
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));

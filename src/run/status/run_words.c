@@ -300,7 +300,7 @@ void run_words_text(char *out, size_t out_bytes, const json_t *end)
         (void)snprintf(out, out_bytes, "died%s", known ? "" : " without a word, as by kill -9");
     else
         (void)snprintf(out, out_bytes, "%s%s%s%s",
-                       strcmp(state, "stopped") == 0 ? "was stopped" : "had finished",
+                       strcmp(state, "stopped") == 0 ? "was stopped" : "was complete",
                        reason[0] != '\0' ? " (" : "", reason, reason[0] != '\0' ? ")" : "");
     (void)snprintf(out + strlen(out), out_bytes - strlen(out), "%s%s%s%s", known ? ": " : "",
                    message, message[0] != '\0' && cause[0] != '\0' ? "; " : "", cause);

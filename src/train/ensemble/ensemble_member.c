@@ -128,6 +128,29 @@ bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus)
 
 /* ---- out of the bag ---- */
 
+#define BEST "checkpoints/best"
+
+/* Does ensemble.json list the best checkpoint of a member, which has one? */
+static bool lists_best(const ensemble *self, int64_t member)
+{
+    char *parent = ensemble_member_path(self, member, "checkpoints");
+    bool lists = ensemble_lists_best(self->config) && bp_checkpoints_best(parent) >= 0;
+
+    bp_free(parent);
+    return lists;
+}
+
+/* The step of the checkpoint that ensemble.json lists. */
+static int64_t listed_step(const ensemble *self, int64_t member)
+{
+    char *parent = ensemble_member_path(self, member, "checkpoints");
+    int64_t step =
+        lists_best(self, member) ? bp_checkpoints_best(parent) : bp_checkpoint_newest_step(parent);
+
+    bp_free(parent);
+    return step;
+}
+
 /* A score job over the documents that the bag lacks, with the default convention, regardless of the
  * configuration's other keys of scoring. */
 static bp_err score_config(const ensemble *self, int64_t member, const bp_config *trained,
@@ -143,7 +166,7 @@ static bp_err score_config(const ensemble *self, int64_t member, const bp_config
     if (err == BP_OK)
         err = set_path(self, *out, "run.dir", member, "oob");
     if (err == BP_OK)
-        err = set_path(self, *out, "score.model", member, "");
+        err = set_path(self, *out, "score.model", member, lists_best(self, member) ? BEST : "");
     if (err == BP_OK)
         err = bp_config_set(*out, "score.corpus", bp_corpus_keys_of(trained)->train);
     if (err == BP_OK)
@@ -175,8 +198,9 @@ int64_t ensemble_member_step(const ensemble *self, int64_t member)
     return step;
 }
 
-/* Are these scores complete, and made with the current weights? They are removed when training goes
- * on; but a member may have been trained on as a run of its own. */
+/* Are these scores complete, and made with the weights that ensemble.json lists? They are removed
+ * when training goes on; but a member may have been trained on as a run of its own, or
+ * ensemble.checkpoint may be another one. */
 static bool is_scored(const ensemble *self, int64_t member, bool *of_others)
 {
     json_t *run = load(self, member, "oob/run.json");
@@ -188,8 +212,7 @@ static bool is_scored(const ensemble *self, int64_t member, bool *of_others)
     bool scored = summary && state && strcmp(state, "finished") == 0 &&
                   !bp_run_first_missing(folder, names, 1);
 
-    *of_others =
-        json_is_integer(step) && json_integer_value(step) != ensemble_member_step(self, member);
+    *of_others = json_is_integer(step) && json_integer_value(step) != listed_step(self, member);
     bp_free(folder);
     json_decref(run);
     json_decref(summary);

@@ -167,7 +167,8 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
 {
     member_state *state = &scheduler->states[message->member];
     bool early = ensemble_member_ended_early(scheduler->self, message->member);
-    char oob[64] = "";
+    const char *of = ensemble_lists_best(scheduler->self->config) ? " of its best checkpoint" : "";
+    char oob[96] = "";
 
     state->step =
         early ? ensemble_member_step(scheduler->self, message->member) : scheduler->self->steps;
@@ -179,9 +180,9 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
                            early ? ENSEMBLE_ENDED_EARLY : ENSEMBLE_TRAINED);
     add_event(scheduler, "member_trained", message, "oob_perplexity", bp_json_real(message->value));
     if (isfinite(message->value) && ensemble_has_task(scheduler->self))
-        snprintf(oob, sizeof oob, ", out-of-bag loss %.4f", log(message->value));
+        snprintf(oob, sizeof oob, ", out-of-bag loss %.4f%s", log(message->value), of);
     else if (isfinite(message->value))
-        snprintf(oob, sizeof oob, ", out-of-bag perplexity %.4f", message->value);
+        snprintf(oob, sizeof oob, ", out-of-bag perplexity %.4f%s", message->value, of);
     bp_log("%s is trained%s (%" PRId64 " of %" PRId64 ")", state->name, oob,
            count(scheduler, TRAINED), scheduler->self->members);
 }
@@ -410,8 +411,7 @@ bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler)
 
 /* ---- the end ---- */
 
-/* A member's checkpoint, and what is known of it: the perplexity out of its bag is that of its
- * newest one. */
+/* A member's checkpoint, and what is known of it. */
 static bp_err list_member(bp_ensemble_member *out, const ensemble *self, int64_t member,
                           const member_state *state)
 {
@@ -424,8 +424,6 @@ static bp_err list_member(bp_ensemble_member *out, const ensemble *self, int64_t
         .name = bp_strdup(state->name),
         .path = bp_sprintf("members/%s%s", state->name, lists_best ? "/checkpoints/best" : ""),
         .oob_perplexity = state->oob_perplexity};
-    if (lists_best && best != bp_checkpoint_newest_step(parent))
-        out->oob_perplexity = NAN;
     if (lists_best && best < 0)
         err = BP_FAIL(BP_ERR_CONFIG, "ensemble.no_best",
                       "ensemble.checkpoint = best, but member %s has no best checkpoint: at %s; "

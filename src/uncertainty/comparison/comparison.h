@@ -120,10 +120,14 @@ typedef struct comparison_metadata {
     bp_task_shape task;                 /* kind 0: a language model */
     char classes_hash[BP_SHA256_HEX];   /* hash of their names; "" if there are none */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
-    char corpus_hash[BP_SHA256_HEX]; /* of the training text; "" if unknown, or for an ensemble */
+    char corpus_hash[BP_SHA256_HEX];    /* of the training text; "" if unknown, or members differ */
+    char chosen_by[BP_SHA256_HEX]; /* hash of the validation text, for a checkpoint (a member's)
+                                      that was chosen by it: the best one, which is not known to
+                                      be the newest; else "" */
     bool ensemble;
     int64_t members;
-    double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN if a model has none */
+    double train_seconds; /* sums of `seconds` in metrics.jsonl, up to the checkpoint, or of the
+                             whole run if it was chosen; NaN if a model has none */
     char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
 } comparison_metadata;
 

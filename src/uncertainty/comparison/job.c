@@ -304,6 +304,8 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
 
     if (err == BP_OK && !self->results.metadata[m].ensemble)
         err = comparison_job_set_mesh(self, 1, config);
+    if (err == BP_OK && self->results.classes) /* a plan of one's own scores refuses it of a task */
+        err = bp_config_set(config, "score.tokens", "no");
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_log("%s: %s of %s%s", method->name, method->way->word, method->path,

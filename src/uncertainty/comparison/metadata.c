@@ -64,20 +64,38 @@ static void hash_classes(comparison_metadata *metadata, const json_t *classes)
     free(text);
 }
 
-static bp_err read_state(comparison_metadata *metadata, const json_t *manifest, const char *folder)
+/* Is a step folder, which `path` means, the best one of its run, and not merely the newest? */
+static bool is_chosen(const char *path, const char *folder, int64_t step)
+{
+    char *real = realpath(folder, NULL), *parent = real ? bp_path_join(real, "..") : NULL;
+    bool best = parent && bp_checkpoints_best(parent) == step;
+    bool chosen = best && (strcmp(bp_path_base(path), "best") == 0 ||
+                           bp_checkpoint_newest_step(parent) != step);
+
+    bp_free(parent);
+    free(real);
+    return chosen;
+}
+
+static bp_err read_state(comparison_metadata *metadata, const json_t *manifest, const char *path,
+                         const char *folder)
 {
     const json_t *state = json_object_get(manifest, "state");
     const json_t *model = json_object_get(state, "model");
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
     const char *corpus = json_string_value(json_object_get(state, "corpus_hash"));
+    const char *valid = json_string_value(json_object_get(state, "valid_hash"));
+    int64_t step = json_integer_value(json_object_get(state, "step"));
 
     metadata->context = bp_model_state_context(state);
     metadata->vocab_size = json_integer_value(json_object_get(model, "vocab_size"));
     metadata->width = json_integer_value(json_object_get(model, "width"));
     snprintf(metadata->tokenizer_hash, sizeof metadata->tokenizer_hash, "%s", hash ? hash : "");
     snprintf(metadata->corpus_hash, sizeof metadata->corpus_hash, "%s", corpus ? corpus : "");
-    metadata->train_seconds =
-        train_seconds(folder, json_integer_value(json_object_get(state, "step")));
+    bool chosen = is_chosen(path, folder, step); /* by all steps, also those after it */
+    if (valid && chosen)
+        snprintf(metadata->chosen_by, sizeof metadata->chosen_by, "%s", valid);
+    metadata->train_seconds = train_seconds(folder, chosen ? INT64_MAX : step);
     hash_classes(metadata, json_object_get(model, "labels"));
     return bp_task_from_json(&metadata->task, model, folder);
 }
@@ -91,7 +109,7 @@ static bp_err read_member(comparison_metadata *metadata, const char *path)
 
     *metadata = (comparison_metadata){.members = 1, .train_seconds = NAN};
     if (err == BP_OK && manifest) {
-        err = read_state(metadata, manifest, folder);
+        err = read_state(metadata, manifest, path, folder);
         file = bp_path_join(folder, "manifest.json");
         if (err == BP_OK)
             err = bp_sha256_of_file(file, metadata->digest, NULL);
@@ -141,6 +159,12 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
         memcpy(metadata->tokenizer_hash, member->tokenizer_hash, sizeof metadata->tokenizer_hash);
     if (member->context > 0 && (metadata->context == 0 || member->context < metadata->context))
         metadata->context = member->context;
+    if (path == first)
+        memcpy(metadata->corpus_hash, member->corpus_hash, sizeof metadata->corpus_hash);
+    else if (strcmp(metadata->corpus_hash, member->corpus_hash) != 0)
+        metadata->corpus_hash[0] = '\0';
+    if (member->chosen_by[0])
+        memcpy(metadata->chosen_by, member->chosen_by, sizeof metadata->chosen_by);
     metadata->train_seconds += member->train_seconds;
     bytes = snprintf(both, sizeof both, "%s %s", metadata->digest, member->digest);
     bp_sha256_of(both, (size_t)bytes, metadata->digest);

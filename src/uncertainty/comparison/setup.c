@@ -219,6 +219,8 @@ static bp_err look_at_files(comparison_job *self)
                           &self->corpora);
     }
     if (err == BP_OK)
+        err = comparison_job_check_calibration(self);
+    if (err == BP_OK)
         err = hash_corpus(bp_corpus_keys_of(config)->train, self->train_hash, &self->train_tokens,
                           &self->corpora);
     if (err != BP_OK)
@@ -302,8 +304,10 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
         share(self);
     if (err == BP_OK)
         err = bp_agree(world, resolve_context(self));
-    if (err == BP_OK && self->mesh->coordinates)
+    if (err == BP_OK && self->mesh->coordinates) {
         warn_of_methods(self);
+        comparison_job_warn_of_calibration(self);
+    }
     return err;
 }
 

@@ -78,7 +78,9 @@ static const comparison_definition DEFINITIONS[] = {
      "variance of a logit), mahalanobis (with :mahalanobis: the squared distance of the last state "
      "from the nearest class mean of corpus.train, in the covariance that classes share; Lee et "
      "al. "
-     "2018). No label of a shifted document is used. A method of one distribution has no mutual "
+     "2018), differential_entropy (of one prior network: that of its Dirichlet; Malinin and Gales "
+     "2018; its energy is minus the logarithm of the precision). No label of a shifted document is "
+     "used. A method of one distribution has no mutual "
      "information, "
      "so no figure and no difference by it: null",
      "is a document of the shift distinguished from one in the domain by the mean score of its "
@@ -111,8 +113,8 @@ static const comparison_definition DEFINITIONS[] = {
      "the time, more where the error is near 0. ece and ece_adaptive have none"},
     {"differences", "Differences", "differences.A.B is A minus B"},
     {"train_seconds", "Training",
-     "wall-clock seconds of the training steps of all models of the method, one after another; "
-     "null for models that were imported"},
+     "wall-clock seconds of the training steps of all models of the method, one after another, "
+     "those after a best checkpoint too; null for models that were imported"},
     {"fit_seconds", "Fit",
      "seconds of the fit of :laplace or :mahalanobis; null for other methods"},
     {"score_seconds", "Scoring",

@@ -10,8 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-#define SVG_LIMIT  ((int64_t)64 << 20)
-#define PAIRS_MOST 6 /* of methods, that are columns */
+#define SVG_LIMIT    ((int64_t)64 << 20)
+#define PAIRS_MOST   6 /* of methods, that are columns */
+#define METHODS_MOST 6 /* that are columns */
+#define HEADS_MOST   7 /* figures of a method in one table, if methods are rows */
 
 /* ---- cells ---- */
 
@@ -62,12 +64,14 @@ static json_t *figure_title(const comparison_results *results, int figure)
                               results->coverages.percent[figure - COMPARISON_FIGURES]);
 }
 
+/* These have no interval: of the two the page shows the ECE, and no difference by it. */
 static bool is_ece(int figure)
 {
     return figure == COMPARISON_FIGURE_ECE || figure == COMPARISON_FIGURE_ECE_ADAPTIVE;
 }
 
-/* Rows are figures, columns methods: a figure has a name of any length, and methods are few. */
+/* Rows are figures, columns methods: a figure has a name of any length, and methods are few
+ * (otherwise split_methods()). */
 static json_t *method_names(const comparison_results *results)
 {
     json_t *names = json_array();
@@ -109,7 +113,7 @@ static json_t *method_rows(const comparison_results *results)
                                        : &results->results[m].values[f],
                              false));
         }
-        if (figure && is_ece(f)) /* one measure of calibration is shown: that with an interval */
+        if (f == COMPARISON_FIGURE_ECE_ADAPTIVE)
             json_decref(values);
         else
             add(rows,
@@ -120,6 +124,35 @@ static json_t *method_rows(const comparison_results *results)
                           "values", values));
     }
     return rows;
+}
+
+/* The rows of `page`, a method a row, in tables of a few figures each, if methods are many. */
+static void split_methods(json_t *page)
+{
+    const json_t *methods = json_object_get(page, "methods"), *rows = json_object_get(page, "rows");
+    size_t figures = json_array_size(rows), count = json_array_size(methods);
+    json_t *tables = json_array();
+
+    for (size_t first = 0; count > METHODS_MOST && first < figures; first += HEADS_MOST) {
+        json_t *heads = json_array(), *lines = json_array();
+
+        for (size_t f = first; f < figures && f < first + HEADS_MOST; f++)
+            add(heads, json_incref(json_object_get(json_array_get(rows, f), "title")));
+        for (size_t m = 0; m < count; m++) {
+            json_t *values = json_array();
+
+            for (size_t f = first; f < figures && f < first + HEADS_MOST; f++)
+                add(values, json_incref(json_array_get(
+                                json_object_get(json_array_get(rows, f), "values"), m)));
+            add(lines,
+                json_pack("{s:O, s:o}", "method", json_array_get(methods, m), "values", values));
+        }
+        add(tables,
+            json_pack("{s:b, s:o, s:o}", "first", first == 0, "heads", heads, "lines", lines));
+    }
+    if (count > METHODS_MOST)
+        (void)json_object_set(page, "many", json_true());
+    (void)json_object_set_new(page, "tables", tables);
 }
 
 static json_t *detection_json(const comparison_results *results)
@@ -279,6 +312,7 @@ bp_err comparison_page_write(const comparison_results *results)
                   shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
                   "definitions", definitions, "plots", drawings);
     add_transposed(page);
+    split_methods(page);
     (void)json_object_set_new(page, "title",
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));

@@ -70,25 +70,25 @@ static void print_costs(const comparison_results *results)
     }
 }
 
-/* Three scores side by side, from `first` on; the last may be missing. */
-static void print_scores(const comparison_results *results, int64_t s, int first)
+#define SIDE_BY_SIDE 3 /* scores */
+
+/* AUROCs by these scores, side by side. */
+static void print_scores(const comparison_results *results, int64_t s, const int *scores, int count)
 {
     const int width = name_width(results, "");
-    int end = first + 3 < COMPARISON_SCORES ? first + 3 : COMPARISON_SCORES;
 
     for (int64_t m = -1; m < results->methods.count; m++) {
         bp_buffer line = {0};
 
-        for (int c = first; c < end; c++) {
+        for (int k = 0; k < count; k++) {
             char cell[64];
 
-            if (!comparison_has_score(results, c))
-                continue;
             if (m >= 0)
-                put_value(cell, sizeof cell, 3,
-                          results->results[m].values[comparison_column(s, c, COMPARISON_AUROC)]);
+                put_value(
+                    cell, sizeof cell, 3,
+                    results->results[m].values[comparison_column(s, scores[k], COMPARISON_AUROC)]);
             else
-                (void)snprintf(cell, sizeof cell, "%s", comparison_score_title(results, c));
+                (void)snprintf(cell, sizeof cell, "%s", comparison_score_title(results, scores[k]));
             bp_buffer_printf(&line, "  %-20s", cell);
         }
         while (line.bytes > 0 && line.data[line.bytes - 1] == ' ')
@@ -101,13 +101,15 @@ static void print_scores(const comparison_results *results, int64_t s, int first
 
 static void print_shift(const comparison_results *results, int64_t s)
 {
+    int scores[COMPARISON_SCORES], count = 0;
+
     bp_log("AUROC of %s by", results->shifted.items[s].name);
-    print_scores(results, s, 0);
-    for (int c = COMPARISON_NLL + 1; c < COMPARISON_SCORES; c++)
-        if (comparison_has_score(results, c)) {
-            print_scores(results, s, COMPARISON_NLL + 1);
-            break;
-        }
+    for (int c = 0; c < COMPARISON_SCORES; c++)
+        if (comparison_has_score(results, c))
+            scores[count++] = c;
+    for (int first = 0; first < count; first += SIDE_BY_SIDE)
+        print_scores(results, s, scores + first,
+                     count - first < SIDE_BY_SIDE ? count - first : SIDE_BY_SIDE);
 }
 
 void comparison_results_print(const comparison_results *results)

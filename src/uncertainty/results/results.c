@@ -52,16 +52,21 @@ void comparison_results_clear(comparison_results *results)
 const char *comparison_score_name(const comparison_results *results, int score)
 {
     static const char *const names[COMPARISON_SCORES] = {
-        "mutual_information", "entropy", "nll", "energy", "logit_variance", "mahalanobis"};
+        "mutual_information",  "entropy", "nll", "energy", "logit_variance", "mahalanobis",
+        "differential_entropy"};
 
     return results->classes && score == COMPARISON_NLL ? "confidence" : names[score];
 }
 
 const char *comparison_score_title(const comparison_results *results, int score)
 {
-    static const char *const TITLES[COMPARISON_SCORES] = {
-        "mutual information",  "entropy", "NLL", "energy", "variance of logits",
-        "Mahalanobis distance"};
+    static const char *const TITLES[COMPARISON_SCORES] = {"mutual information",
+                                                          "entropy",
+                                                          "NLL",
+                                                          "energy",
+                                                          "variance of logits",
+                                                          "Mahalanobis distance",
+                                                          "differential entropy"};
 
     return results->classes && score == COMPARISON_NLL ? "confidence" : TITLES[score];
 }

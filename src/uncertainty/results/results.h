@@ -21,6 +21,7 @@ typedef enum comparison_score {
     COMPARISON_ENERGY,   /* minus the logarithm of the sum of exp(logit) */
     COMPARISON_VARIANCE, /* of a Gaussian process's logits */
     COMPARISON_DISTANCE, /* distance of the state from those of training */
+    COMPARISON_SPREAD,   /* differential entropy of one prior network's Dirichlet */
     COMPARISON_SCORES
 } comparison_score;
 

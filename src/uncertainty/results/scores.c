@@ -32,11 +32,13 @@ enum {
     NORMALISER = NEEDED, /* these and the following ones may be missing in a file */
     VARIANCE,
     DISTANCE,
+    SPREAD,
     COLUMNS
 };
-static const char *const NAMES[COLUMNS] = {"logprob",        "confidence",     "correct",
-                                           "brier",          "total_entropy",  "mutual_information",
-                                           "log_normaliser", "logit_variance", "mahalanobis"};
+static const char *const NAMES[COLUMNS] = {
+    "logprob",       "confidence",          "correct",        "brier",
+    "total_entropy", "mutual_information",  "log_normaliser", "logit_variance",
+    "mahalanobis",   "differential_entropy"};
 
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
@@ -191,6 +193,7 @@ static bp_err take_token(reader *self, int64_t i)
     out->means[COMPARISON_ENERGY][d] -= (double)self->blocks[NORMALISER][i];
     out->means[COMPARISON_VARIANCE][d] += (double)self->blocks[VARIANCE][i];
     out->means[COMPARISON_DISTANCE][d] += (double)self->blocks[DISTANCE][i];
+    out->means[COMPARISON_SPREAD][d] += (double)self->blocks[SPREAD][i];
     if (self->place >= 0)
         keep_token(self, i);
     if (++self->taken == self->tokens[d]) {

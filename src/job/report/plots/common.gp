@@ -1,4 +1,4 @@
-# What all plots share. A script draws once for each of `formats` ("svg png"), and begins each with
+# What all plots share. A script draws once for each of `formats` ("svg png", of svg, png and pdf), and begins each with
 #     eval begin(WIDTH, HEIGHT)
 # Pictures go to the files output.FORMAT; without an `output`, to standard output.
 if (!exists('formats')) formats = 'svg'
@@ -6,9 +6,11 @@ if (!exists('output')) output = ''
 if (!exists('title')) title = ''
 png = strstrt(GPVAL_TERMINALS, 'pngcairo') > 0 ? 'pngcairo' : 'png'
 begin(width, height) = 'reset; set encoding utf8; set datafile separator comma; ' \
-    . (format eq 'png' \
-       ? sprintf('set terminal %s noenhanced size %d,%d fontscale 1.3; ', png, width * 1.5, height * 1.5) \
-       : sprintf('set terminal svg noenhanced size %d,%d font "sans-serif,13" background "#ffffff"; ', width, height)) \
+    . (format eq 'png' ? sprintf('set terminal %s noenhanced size %d,%d fontscale 1.3; ', png, width * 1.5, height * 1.5) \
+       : format eq 'pdf' && strstrt(GPVAL_TERMINALS, 'pdfcairo') > 0 \
+         ? sprintf('set terminal pdfcairo noenhanced size %.3fin,%.3fin font "sans-serif,10" linewidth 1.5; ', width / 96.0, height / 96.0) \
+       : format eq 'svg' ? sprintf('set terminal svg noenhanced size %d,%d font "sans-serif,13" background "#ffffff"; ', width, height) \
+       : sprintf('exit error "formats: %s cannot be drawn here; give svg, png or, with the terminal pdfcairo, pdf"; ', format)) \
     . (output eq '' ? 'set output; ' : sprintf('set output "%s.%s"; ', output, format)) \
     . 'set grid lt 1 lc rgb "#cccccc" lw 0.6; set title title'
 

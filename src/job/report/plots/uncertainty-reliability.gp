@@ -16,10 +16,10 @@ do for [format in formats] {
     set title 'Accuracy by confidence'
     set key at screen 0.14, screen (19.0 * (rows + 1) + 6) / page_height left top vertical maxcols 1 Left reverse
     plot x with lines lc rgb '#666666' lw 1.5 dt 2 title 'as sure as right', \
+         for [m = 1:(independent ? rows : 0)] 'reliability.csv' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6:(wilson_low($6, $4)):(wilson_high($6, $4)) \
+         with yerrorbars lc rgb colour(m) pt 0 notitle, \
          for [m = 1:rows] 'reliability.csv' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6 smooth unique \
-         with linespoints lc rgb colour(m) dt dash(m) lw thick(m, rows) pt 7 ps 0.6 title (drawn[m] ? methods[m] : ''), \
-         for [m = 1:(independent ? rows : 0)] '' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6:(wilson_low($6, $4)):(wilson_high($6, $4)) \
-         with yerrorbars lc rgb colour(m) pt -1 notitle
+         with linespoints lc rgb colour(m) dt dash(m) lw thick(m, rows) pt 7 ps 0.6 title (drawn[m] ? methods[m] : '')
     unset key
     set title 'How many predictions have it'
     set tmargin at screen 1 - 530.0 / page_height

@@ -13,9 +13,9 @@ do for [format in formats] {
     if (is_value) { set yrange [0:*] } else { set yrange [0:*<1] }
     set offsets 0, 0, graph 0.08, 0
     eval key_below
-    plot for [m = 1:rows] 'risk_coverage.csv' using (strcol(1) eq methods[m] && strcol(2) eq 'confidence' ? $3 : NaN):4 \
+    plot for [m = 1:(shares ? rows : 0)] 'risk_coverage.csv' using (strcol(1) eq methods[m] && strcol(2) eq 'confidence' && at(m, $3) ? $3 : NaN):4:(wilson_low($4, $3 * count)):(wilson_high($4, $3 * count)) \
+         with yerrorbars lc rgb colour(m) pt 0 lw 1 notitle, \
+         for [m = 1:rows] 'risk_coverage.csv' using (strcol(1) eq methods[m] && strcol(2) eq 'confidence' ? $3 : NaN):4 \
          with lines lc rgb colour(m) dt dash(m) lw thick(m, rows) title methods[m], \
-         for [m = 1:(shares ? rows : 0)] '' using (strcol(1) eq methods[m] && strcol(2) eq 'confidence' && at(m, $3) ? $3 : NaN):4:(wilson_low($4, $3 * count)):(wilson_high($4, $3 * count)) \
-         with yerrorbars lc rgb colour(m) pt -1 lw 1 notitle, \
          for [m = 1:rows] risks[m] with lines lc rgb colour(m) dt 3 lw 1 notitle
 }

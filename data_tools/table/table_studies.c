@@ -1,0 +1,319 @@
+/* bagpipe-data table STUDY...: methods of uncertainty by figures, with intervals: CSV, or a table
+ * to read or to print. */
+#include "table_studies.h"
+
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "table_scores_priv.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SUMMARY_LIMIT ((int64_t)1 << 30)
+
+/* A column: a figure of a method, or one of a shift by a score. */
+typedef struct study_head {
+    const char *figure, *shift, *score; /* borrowed; the last two NULL in the domain */
+} study_head;
+
+typedef struct study_row {
+    const char *study, *name; /* borrowed */
+    const json_t *method;
+} study_row;
+
+typedef struct studies {
+    json_t **summaries;
+    int64_t count;
+    study_row *rows;
+    int64_t row_count;
+    study_head *heads;
+    int64_t head_count;
+    bool of_tokens;
+} studies;
+
+/* ---- reading ---- */
+
+static char *summary_of(const char *folder)
+{
+    char *inside = bp_path_join(folder, "uncertainty"), *path;
+
+    path = bp_path_join(bp_path_is_dir(inside) ? inside : folder, "summary.json");
+    bp_free(inside);
+    return path;
+}
+
+bool table_is_of_studies(const char *folder)
+{
+    char *inside = bp_path_join(folder, "uncertainty"),
+         *table = bp_path_join(folder, "methods.csv");
+    bool is = bp_path_is_dir(inside) || bp_path_exists(table);
+
+    bp_free(table);
+    bp_free(inside);
+    return is;
+}
+
+static bp_err add_study(studies *all, const char *folder)
+{
+    char *path = summary_of(folder);
+    const json_t *methods = NULL;
+    const char *name, *predictions;
+    json_t *summary = NULL, *method;
+    bp_err err = bp_json_load_plain(&summary, path, SUMMARY_LIMIT);
+
+    if (err == BP_OK) {
+        methods = json_object_get(summary, "methods");
+        predictions = json_string_value(json_object_get(summary, "predictions"));
+        all->of_tokens = all->of_tokens || (predictions && strcmp(predictions, "tokens") == 0);
+        if (json_object_size(methods) == 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "table.no_study",
+                          "it has no methods: at %s; name run.dir of an uncertainty job", path);
+    }
+    all->summaries = bp_realloc("tool.studies", all->summaries, all->count + 1, sizeof summary);
+    all->summaries[all->count++] = summary;
+    json_object_foreach((json_t *)(uintptr_t)methods, name, method)
+    {
+        all->rows = bp_realloc("tool.studies", all->rows, all->row_count + 1, sizeof *all->rows);
+        all->rows[all->row_count++] = (study_row){folder, name, method};
+    }
+    bp_free(path);
+    return err;
+}
+
+/* ---- columns ---- */
+
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static void add_head(studies *all, study_head head)
+{
+    for (int64_t k = 0; k < all->head_count; k++)
+        if (same(all->heads[k].figure, head.figure) && same(all->heads[k].shift, head.shift) &&
+            same(all->heads[k].score, head.score))
+            return;
+    all->heads = bp_realloc("tool.studies", all->heads, all->head_count + 1, sizeof *all->heads);
+    all->heads[all->head_count++] = head;
+}
+
+/* Does a method have a figure with places for its interval? */
+static bool is_figure(const json_t *method, const char *key)
+{
+    char *low = bp_sprintf("%s_low", key);
+    bool is = json_object_get(method, low) != NULL;
+
+    bp_free(low);
+    return is;
+}
+
+/* Of the figures that say the same in other words one is shown unless it is asked for. */
+static bool is_shown(const studies *all, const char *key)
+{
+    return strcmp(key, "ece_adaptive") != 0 && strcmp(key, "squared_calibration_error") != 0 &&
+           strcmp(key, "mse") != 0 && (strcmp(key, "perplexity") != 0 || all->of_tokens);
+}
+
+static void add_detections(studies *all, const json_t *method, const char *figure)
+{
+    const char *shift, *score;
+    json_t *figures, *value;
+
+    json_object_foreach(json_object_get(method, "ood"), shift, figures)
+    {
+        json_object_foreach(json_object_get(figures, figure), score, value)
+            add_head(all, (study_head){figure, shift, score});
+    }
+}
+
+static bp_err find_heads(studies *all, const char *asked)
+{
+    bool detection = asked && (strcmp(asked, "auroc") == 0 || strcmp(asked, "aupr") == 0 ||
+                               strcmp(asked, "fpr95") == 0);
+    const char *key;
+    json_t *value;
+
+    for (int64_t r = 0; r < all->row_count; r++) {
+        const json_t *method = all->rows[r].method;
+
+        if (detection)
+            add_detections(all, method, asked);
+        else
+            json_object_foreach((json_t *)(uintptr_t)method, key,
+                                value) if (is_figure(method, key) &&
+                                           (asked ? strcmp(key, asked) == 0 : is_shown(all, key)))
+                add_head(all, (study_head){key, NULL, NULL});
+    }
+    if (all->head_count > 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
+                   "no method has the figure '%.100s': at the command line; give auroc, aupr or "
+                   "fpr95 (where text is shifted), nll, accuracy or another of summary.json",
+                   asked ? asked : "nll");
+}
+
+static double real_at(const json_t *object, const char *figure, const char *end, const char *score)
+{
+    char *key = bp_sprintf("%s%s", figure, end);
+    const json_t *value = json_object_get(object, key);
+
+    if (score)
+        value = json_object_get(value, score);
+    bp_free(key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static score_figure figure_of(const study_row *row, const study_head *head)
+{
+    const json_t *from = head->shift
+                             ? json_object_get(json_object_get(row->method, "ood"), head->shift)
+                             : row->method;
+
+    return (score_figure){real_at(from, head->figure, "", head->score),
+                          {real_at(from, head->figure, "_low", head->score),
+                           real_at(from, head->figure, "_high", head->score)}};
+}
+
+/* ---- CSV: a row a method ---- */
+
+static void put_head(FILE *out, const study_head *head, const char *end)
+{
+    char *text = head->shift ? bp_sprintf("%s.%s.%s%s", head->figure, head->shift, head->score, end)
+                             : bp_sprintf("%s%s", head->figure, end);
+
+    putc(',', out);
+    put_csv(out, text, SIZE_MAX);
+    bp_free(text);
+}
+
+static void put_real(FILE *out, double value)
+{
+    putc(',', out);
+    if (isfinite(value))
+        fprintf(out, "%.17g", value);
+}
+
+static void put_rows(FILE *out, const studies *all)
+{
+    fprintf(out, "study,method,way,members");
+    for (int64_t h = 0; h < all->head_count; h++) {
+        put_head(out, &all->heads[h], "");
+        put_head(out, &all->heads[h], "_low");
+        put_head(out, &all->heads[h], "_high");
+    }
+    putc('\n', out);
+    for (int64_t r = 0; r < all->row_count; r++) {
+        const study_row *row = &all->rows[r];
+        const char *way = json_string_value(json_object_get(row->method, "way"));
+        const char *const texts[] = {row->study, row->name, way ? way : ""};
+
+        for (int t = 0; t < 3; t++) {
+            put_csv(out, texts[t], SIZE_MAX);
+            putc(',', out);
+        }
+        fprintf(out, "%" JSON_INTEGER_FORMAT,
+                json_integer_value(json_object_get(row->method, "members")));
+        for (int64_t h = 0; h < all->head_count; h++) {
+            score_figure figure = figure_of(row, &all->heads[h]);
+
+            put_real(out, figure.value);
+            put_real(out, figure.interval.low);
+            put_real(out, figure.interval.high);
+        }
+        putc('\n', out);
+    }
+}
+
+/* ---- to read: a row a method, a column a figure ---- */
+
+static void put_form(FILE *out, const studies *all, const form *f)
+{
+    int64_t columns = 1 + all->head_count, rows = 1 + all->row_count;
+    char **texts = bp_alloc("tool.texts", rows * columns, sizeof *texts);
+
+    texts[0] = table_spell(f, "method");
+    for (int64_t h = 0; h < all->head_count; h++) {
+        const study_head *head = &all->heads[h];
+
+        texts[1 + h] = head->shift
+                           ? table_spell(f, "%s, %s by %s", head->figure, head->shift, head->score)
+                           : table_spell(f, "%s", head->figure);
+    }
+    for (int64_t r = 0; r < all->row_count; r++) {
+        const study_row *row = &all->rows[r];
+        char **cells = texts + (1 + r) * columns;
+
+        cells[0] = all->count > 1 ? table_spell(f, "%s %s", bp_path_base(row->study), row->name)
+                                  : table_spell(f, "%s", row->name);
+        for (int64_t h = 0; h < all->head_count; h++) {
+            score_figure figure = figure_of(row, &all->heads[h]);
+
+            cells[1 + h] = table_spell_figure(f, &figure);
+        }
+    }
+    table_put_texts(out, f, texts, rows, columns, NULL);
+    for (int64_t k = 0; k < rows * columns; k++)
+        bp_free(texts[k]);
+    bp_free(texts);
+}
+
+/* ---- the tool ---- */
+
+static void put(FILE *out, const studies *all, const form *f)
+{
+    if (f)
+        put_form(out, all, f);
+    else
+        put_rows(out, all);
+}
+
+static bp_err save(const studies *all, const form *f, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bp_err err;
+
+    if (!out)
+        return bp_fail_memory("a table", all->row_count, 1);
+    put(out, all, f);
+    err = fclose(out) != 0 ? bp_fail_memory("a table", all->row_count, 1)
+                           : bp_file_write(path, text, bytes);
+    free(text); /* open_memstream's */
+    return err;
+}
+
+bp_err table_of_studies(char *const *folders, int count, const file_options *options)
+{
+    studies all = {.count = 0};
+    const form *f = NULL;
+    const char *out = options->out;
+    bp_err err = table_choose_form(&f, options);
+
+    bp_log_set_member("", true); /* standard output is the table's, and not the log's */
+    (void)bp_log_use(BP_LOG_MEMBER);
+    if (err == BP_OK && out && (has_suffix(out, ".svg") || has_suffix(out, ".png")))
+        err = BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
+                      "a table of studies ends with .csv, .txt, .md or .tex: at --out=%s; its "
+                      "pictures are in RUN/uncertainty/plots",
+                      out);
+    for (int k = 0; k < count && err == BP_OK; k++)
+        err = add_study(&all, folders[k]);
+    if (err == BP_OK)
+        err = find_heads(&all, options->figure);
+    if (err == BP_OK && out)
+        err = save(&all, f, out);
+    else if (err == BP_OK)
+        put(stdout, &all, f);
+    for (int64_t k = 0; k < all.count; k++)
+        json_decref(all.summaries[k]);
+    bp_free(all.summaries);
+    bp_free(all.rows);
+    bp_free(all.heads);
+    return err;
+}

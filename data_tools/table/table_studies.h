@@ -1,0 +1,16 @@
+/* Studies of uncertainty as a table. */
+#ifndef BP_DATA_TOOLS_TABLE_STUDIES_H
+#define BP_DATA_TOOLS_TABLE_STUDIES_H
+
+#include "file_tool.h"
+
+/** Is it the run folder of an uncertainty job, or its uncertainty/ folder? */
+bool table_is_of_studies(const char *folder);
+
+/** Print the figures of each method, with 95 % intervals; --figure: one of them, or auroc, aupr,
+ * fpr95 by shift and score.
+ *  Errors: BP_ERR_INPUT a study that is not complete; BP_ERR_FORMAT a file that is none of a study;
+ *          BP_ERR_USAGE another form or figure. */
+bp_err table_of_studies(char *const *folders, int count, const file_options *options);
+
+#endif
