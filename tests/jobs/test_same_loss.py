@@ -165,6 +165,13 @@ class SameLanguageModel(bagpipe_test.FolderTest):
                 model, expected = self.trained(family, ["model.encoder_layers=1"], f"corpus.train={pairs}", f"corpus.valid={pairs}")
                 nll, tokens = self.nll(f"{family}-score", model, pairs)
                 self.assertLess(abs(nll / tokens - expected), 2e-6 * expected)
+                self.check_export(family, model, family == "transformer")
+
+    def check_export(self, family, model, unknown):
+        """A folder that transformers has no class for is warned of."""
+        made = run([bagpipe_test.program("bagpipe-data"), "export", model, "--out", self.at(f"{family}-hf"), "--no-tokenizer"])
+        self.assertEqual(made.status, 0, str(made))
+        self.assert_warning(made, "[export.only_bagpipe]", *(["marian"] if unknown else []), times=int(unknown))
 
 
 if __name__ == "__main__":

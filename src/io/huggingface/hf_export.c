@@ -554,6 +554,11 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
         if (err != BP_OK)
             remove_quietly(hidden);
     }
+    if (err == BP_OK && shape.table->instead)
+        BP_WARN("export.only_bagpipe",
+                "transformers has no class %s: only bagpipe reads this folder: at %s; for "
+                "transformers, train a model.kind of %s",
+                shape.table->architecture, out, shape.table->instead);
     if (lock >= 0)
         (void)close(lock);
     bp_free(hidden);

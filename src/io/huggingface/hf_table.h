@@ -170,6 +170,7 @@ typedef struct bp_hf_table {
     bool scores;      /* of a causal stack with a stem: a class has the head of a text, "score" */
     const char *tags; /* and the name of a class with the head of tokens; NULL if there is none */
     bool unbiased;    /* the head of a task has no bias */
+    const char *instead; /* transformers has no class for it: kinds that it has; NULL: it has one */
 } bp_hf_table;
 
 /** The sizes of one model. */
