@@ -53,6 +53,11 @@ class Generate(GenerateTest):
             self.assertEqual(told.status, 0, str(told))
             for figure, want in json.loads(told.out)["figures"].items():
                 self.assertEqual(figures[figure]["value"], want["value"], figure)
+        pair = [program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", references, "--hypothesis", self.at("measured"), "--against"]
+        inside = os.path.join(self.at("bare"), "generate", "outputs.jsonl")
+        by_folder, by_file = run([*pair, self.at("bare")]), run([*pair, inside])
+        self.assertEqual((by_folder.status, by_folder.out), (0, by_file.out), str(by_folder))
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("measured"), self.at("bare")]), 66, "[scores.missing]", "metrics --hypothesis A --against B")
         page = self.data("measured", "index.html").decode()
         self.assertGreater(figures["bleu"]["value"], 20)
         self.assertIn(f"BLEU {figures['bleu']['value']:.2f}", page)
@@ -64,6 +69,18 @@ class Generate(GenerateTest):
         self.write("references.txt", "one\ntwo\n")
         for ranks in (0, 2):
             self.assert_error(self.result("few", ranks, f"generate.references={references}"), 65, "[generate.bad_references]", "references.txt")
+
+    def test_few_texts_of_many_prompts_are_warned_of(self):
+        """A model that has hardly learned begins all texts alike."""
+        prompts = self.write("many.txt", "".join(f"{self.prompts[k % 10]} {self.prompts[k // 10]}\n" for k in range(80)))
+        for tokens, name in ((1, "alike"), (10, "unlike")):
+            made = self.result(name, 0, f"generate.prompts={prompts}", f"generate.tokens={tokens}")
+            distinct = len({tuple(text) for text in self.texts(name)})
+            self.assertEqual(made.status, 0, str(made))
+            self.assertEqual(json.loads(self.data(name, "summary.json"))["distinct"], distinct)
+            self.assertEqual(20 * distinct <= 80, tokens == 1, str(made))
+            self.assertIn(f"80 texts, {distinct} distinct, of ", made.out)
+            self.assert_warning(made, "[generate.same_texts]", *(["80 distinct prompts", f" {distinct} distinct text"] if tokens == 1 else []), times=int(tokens == 1))
 
     def test_log_probabilities_are_those_of_scoring(self):
         """The texts as a corpus of one document each, scored: the same log-probabilities."""
