@@ -211,13 +211,18 @@ static const char *type_name(const char *dtype)
 
 static bp_err write_config(const bp_hf_shape *shape, const char *dtype, const char *folder)
 {
-    char *path = bp_path_join(folder, "config.json");
-    json_t *config = hf_config_json(shape);
+    char *path = bp_path_join(folder, "config.json"),
+         *other = bp_path_join(folder, "generation_config.json");
+    json_t *config = hf_config_json(shape), *generation = hf_generation_json(shape, config);
 
     (void)json_object_set_new(config, "torch_dtype", bp_json_string(type_name(dtype)));
     bp_err err = bp_json_save(path, config);
+    if (err == BP_OK && generation)
+        err = bp_json_save(other, generation);
 
+    json_decref(generation);
     json_decref(config);
+    bp_free(other);
     bp_free(path);
     return err;
 }
