@@ -70,6 +70,22 @@ class Generate(GenerateTest):
         for ranks in (0, 2):
             self.assert_error(self.result("few", ranks, f"generate.references={references}"), 65, "[generate.bad_references]", "references.txt")
 
+    def test_the_page_lists_the_least_sure_texts(self):
+        """The 10 of the largest perplexity, of an ensemble also of mutual information a token; a tool of tables says what outputs.jsonl is."""
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('stranger')}", "run.seed=5", "train.steps=5"])
+        self.ensemble("unsure", "model", "stranger")
+        for name, keys in (("alone", []), ("together", [f"generate.model={self.at('unsure')}"])):
+            lines = self.made(name, 0, *keys)
+            lists = re.findall(r"<h3>By ([a-z ]+)</h3>\n<table>\n(.*?)</table>", self.data(name, "index.html").decode(), re.S)
+            orders = {"perplexity": lambda line: -line["perplexity"],
+                      "mutual information": lambda line: -line["sequence_mutual_information"] / len(line["tokens"])}
+            self.assertEqual([by for by, _ in lists], list(orders)[:1 + len(keys)])
+            for by, table in lists:
+                shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
+                self.assertEqual(shown, [line["index"] for line in sorted(lines, key=orders[by])][:10])
+                self.assertIn(html.escape(lines[shown[0]]["text"], quote=False).split()[0], table)
+        self.assert_error(run([program("bagpipe-data"), "table", os.path.join(self.at("alone"), "generate", "outputs.jsonl")]), 65, "[h5.not_hdf5]", "JSON Lines")
+
     def test_few_texts_of_many_prompts_are_warned_of(self):
         """A model that has hardly learned begins all texts alike."""
         prompts = self.write("many.txt", "".join(f"{self.prompts[k % 10]} {self.prompts[k // 10]}\n" for k in range(80)))

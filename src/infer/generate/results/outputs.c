@@ -197,6 +197,8 @@ static bp_err make_line(writer *to, int64_t index, const bp_search_text *text, j
     if (err == BP_OK) {
         add_figures(*line, text, to->self->job->info.members > 0, &to->sums);
         generator_note_text(to->self, index, *line);
+        for (int by_members = 0; by_members < 2; by_members++)
+            bp_least_sure_note(&to->self->least[by_members], *line, by_members == 1);
     }
     return err;
 }
