@@ -3,6 +3,7 @@ import itertools
 import json
 import math
 import os
+import re
 import signal
 
 import bagpipe_test
@@ -393,7 +394,22 @@ class Replaced(test_finetune.TaskTest, Changed):
             if first & changed:
                 self.assertEqual(found["texts_changed"][0], len(first & changed))
                 self.assertEqual(edit, min(first & changed, key=lambda edit: true[edit]))
+        self.check_page(kind, found, true)
         return found
+
+    def check_page(self, kind, found, true):
+        """The edit and the largest flips on the page of the example, their figures on that of all."""
+        folder = os.path.join(self.at(kind + "_found"), "explain")
+        with open(os.path.join(folder, "example-1.html"), encoding="utf-8") as file:
+            shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read(), re.S).group(1))["edits"]
+        self.assertEqual(shown["source"], kind == "pairs")
+        self.assertEqual(shown["list"] and [[row[0] for row in shown["list"]]], None if numpy.isnan(found["edits"][0]) else [found["edit_place"][0, :1].tolist()])
+        self.assertEqual(len(shown["flips"]), min(8, len(true)))
+        for row, value in zip(shown["flips"], sorted(true.values(), key=lambda value: -abs(value))):
+            self.assertAlmostEqual(row[4], float(value), delta=2e-3 * abs(float(value)))
+        self.assertEqual(shown["preferred"] is None, kind == "values")
+        with open(os.path.join(folder, "index.html"), encoding="utf-8") as file:
+            self.assertIn(f"share in which the preferred outcome changes: {0 if shown['list'] is None else 1}", file.read())
 
     def test_replaced_tokens_do_what_texts_with_them_say(self):
         for kind in ("tags", "spans", "values", "pairs"):
