@@ -238,8 +238,9 @@ static const char *title_of(const bp_explain_method *method, const char *name)
     return name;
 }
 
-/* Entries without a word are omitted. */
-static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
+/* Entries without a word are omitted. of: "source" or "target"; NULL: inputs of one text. */
+static void add_words(json_t *tables, const char *name, const char *of, const char *outcome,
+                      const json_t *lists)
 {
     const json_t *largest = json_object_get(lists, "largest"),
                  *smallest = json_object_get(lists, "smallest");
@@ -247,23 +248,31 @@ static void add_words(json_t *tables, const char *name, const char *outcome, con
 
     if (raised || lowered)
         (void)json_array_append_new(
-            tables, json_pack("{so ss* sb so sb so}", "name", worded(name), "outcome", outcome,
-                              "raised", (int)raised, "largest", word_rows(largest), "signed",
-                              (int)lowered, "smallest", word_rows(smallest)));
+            tables, json_pack("{so ss* ss* sb so sb so}", "name", worded(name), "of", of, "outcome",
+                              outcome, "raised", (int)raised, "largest", word_rows(largest),
+                              "signed", (int)lowered, "smallest", word_rows(smallest)));
 }
 
-static json_t *words_of(const bp_explain_method *method, const json_t *figures)
+/* pairs: documents have a source and a target. */
+static json_t *words_of(const bp_explain_method *method, const json_t *figures, bool pairs)
 {
-    json_t *tables = json_array(), *lists, *of;
+    static const char SOURCE[] = "source_"; /* before the names of arrays over sources */
+    json_t *tables = json_array(), *lists, *list;
     const char *name, *outcome;
 
     json_object_foreach(json_object_get(figures, "words"), name, lists)
     {
+        bool of_source = strncmp(name, SOURCE, strlen(SOURCE)) == 0;
+        const char *title = title_of(method, name), *of = !pairs      ? NULL
+                                                          : of_source ? "source"
+                                                                      : "target";
+
+        if (strncmp(title, SOURCE, strlen(SOURCE)) == 0)
+            title += strlen(SOURCE);
         if (json_is_array(json_object_get(lists, "largest")))
-            add_words(tables, title_of(method, name), NULL, lists);
+            add_words(tables, title, of, NULL, lists);
         else
-            json_object_foreach(lists, outcome, of)
-                add_words(tables, title_of(method, name), outcome, of);
+            json_object_foreach(lists, outcome, list) add_words(tables, title, of, outcome, list);
     }
     return tables;
 }
@@ -334,7 +343,10 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
                      "member", member ? bp_json_string(member) : json_null(), "own",
                      explain_page_of(gathered, self, method, figures), "grids", grids, "layers",
                      layers_of(self, figures), "scalars", scalars_of(method, figures), "words",
-                     words_of(method, figures), "curves", curves_of(figures));
+                     words_of(method, figures,
+                              self->settings.info->source_layers > 0 &&
+                                  !bp_task_has_head(&self->settings.info->task)),
+                     "curves", curves_of(figures));
 }
 
 static json_t *agreement_of(const json_t *list)
