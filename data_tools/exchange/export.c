@@ -10,6 +10,7 @@
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "models/forms.h"
+#include "models/seq2seq/seq2seq.h"
 #include "models/shape/adapter.h"
 #include "models/task/task.h"
 #include "text/tokenizer/tokenizer.h"
@@ -113,6 +114,21 @@ static void name_token(json_t *config, const char *key, const bp_tokenizer *toke
     bp_buffer_clear(&name);
 }
 
+/* Of targets that begin with padding, where the tokenizer has no role for it: as config.json. */
+static int64_t find_padding(const bp_tokenizer *tokenizer, const bp_checkpoint *checkpoint)
+{
+    bp_model_shape shape;
+    int64_t start;
+
+    if (bp_tokenizer_role(tokenizer, BP_ROLE_PAD) >= 0 ||
+        bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                            bp_checkpoint_folder(checkpoint)) != BP_OK ||
+        !shape.family->seq2seq || !shape.family->seq2seq->starts_with_padding)
+        return -1;
+    start = shape.family->source->start_token(&shape);
+    return start >= 0 ? start : bp_tokenizer_eod(tokenizer);
+}
+
 /* Without it Hugging Face takes the class of the model's type, with special tokens of its own. */
 static json_t *tokenizer_config(const bp_tokenizer *tokenizer, int64_t context, bool segments)
 {
@@ -184,6 +200,7 @@ static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *a
     if (err == BP_OK && find_frame(&frame, &context, tokenizer, checkpoint)) {
         err = bp_tokenizer_framed_text(&out->text, tokenizer, &frame);
         out->config = tokenizer_config(tokenizer, context, frame.has_segments);
+        name_token(out->config, "pad_token", tokenizer, find_padding(tokenizer, checkpoint));
     } else if (err == BP_OK) {
         err = plain_tokenizer(out, tokenizer, checkpoint);
     }
@@ -428,7 +445,8 @@ const bp_tool bp_tool_export = {
              "The folder gets config.json, model.safetensors, and the checkpoint's tokenizer.json "
              "where it keeps one. transformers loads it with from_pretrained(FOLDER) of the class "
              "that config.json names, or AutoModelForCausalLM's; it has no transformer, rnn, lstm, "
-             "gru or cell: only bagpipe reads their folders. The tokenizer of an encoder-decoder, "
+             "gru or cell: only bagpipe reads their folders, as a warning says. The tokenizer of "
+             "an encoder-decoder, "
              "or of "
              "a model with the head of a task, frames texts as its training did.\n"
              "With --form gguf a model of one of the types that docs/models.md lists for it "

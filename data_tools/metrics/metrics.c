@@ -52,9 +52,10 @@ static const struct argp_option OPTIONS[] = {
      "what is right, a document a line (required, except for perplexity); there may be several for "
      "texts",
      0},
-    {"hypothesis", KEY_HYPOTHESIS, "FILE", 0, "what a system says, a document a line (required)",
-     0},
-    {"against", KEY_AGAINST, "FILE", 0, "what another system says: a paired bootstrap", 0},
+    {"hypothesis", KEY_HYPOTHESIS, "FILE", 0,
+     "what a system says, a document a line (required); or a run folder of generate", 0},
+    {"against", KEY_AGAINST, "FILE", 0,
+     "what another system says (or its run folder): a paired bootstrap", 0},
     {"words", KEY_WORDS, "13a|zh|none", 0,
      "bleu, meteor: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or "
      "the words between white space",

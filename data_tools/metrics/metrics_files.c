@@ -20,6 +20,7 @@
 
 void answer_file_clear(answer_file *file)
 {
+    bp_free(file->inside);
     bp_free(file->text);
     bp_free(file->lines);
     bp_free(file->numbers);
@@ -150,7 +151,9 @@ bp_err answer_file_read(answer_file *file, const char *path, bool texts)
     size_t bytes, mark;
     bp_err err;
 
-    *file = (answer_file){.path = path};
+    *file = (answer_file){.path = path, .inside = bp_path_join(path, "generate/outputs.jsonl")};
+    if (bp_path_exists(file->inside))
+        file->path = path = file->inside;
     err = bp_file_read(path, FILE_BYTES, &file->text, &bytes);
     if (err != BP_OK)
         return err;

@@ -10,7 +10,8 @@
 #define ANSWER_ORDERS 2
 
 typedef struct answer_file {
-    const char *path; /* borrowed */
+    const char *path; /* borrowed, or `inside` */
+    char *inside;     /* outputs.jsonl of a run folder; NULL: the path is a file's */
     char *text;       /* each line ends with a zero byte */
     bp_line *lines;   /* [count] */
     int64_t count;
@@ -19,8 +20,8 @@ typedef struct answer_file {
                                          minus mutual information, per token; NULL if unknown */
 } answer_file;
 
-/** The lines of a file: "\n" or "\r\n" ends one; the last may be unterminated. `texts`: U+0000 is
- * allowed in them.
+/** The lines of a file, or of the texts of generate's run folder: "\n" or "\r\n" ends one; the last
+ * may be unterminated. `texts`: U+0000 is allowed in them.
  *
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT no lines, or one that is not valid UTF-8;
  *             clear after an error too. */

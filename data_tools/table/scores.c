@@ -28,10 +28,12 @@ static bp_err find_files(score_folder *scores)
         scores->summary_path = NULL;
     }
     if (!scores->summary_path)
-        return BP_FAIL(BP_ERR_INPUT, "scores.missing",
-                       "there is no summary.json of scores: at %s; name the run folder of a "
-                       "finished score job, or the folder score in it",
-                       scores->given);
+        return BP_FAIL(
+            BP_ERR_INPUT, "scores.missing",
+            "there is no summary.json of scores: at %s; name the run folder of a "
+            "finished score job, or the folder score in it; texts of generate are compared by "
+            "bagpipe-data metrics --hypothesis A --against B",
+            scores->given);
     scores->documents_path = bp_sprintf(
         "%.*sdocuments.h5", (int)(bp_path_base(scores->summary_path) - scores->summary_path),
         scores->summary_path);

@@ -82,10 +82,11 @@ class BadInput(JobTest):
             self.assert_error(run([program("bagpipe")] + arguments, ranks), 64)
 
     def test_corpora_that_are_none(self):
-        for name, content, identifier in (("empty.h5", b"", "[h5.empty]"), ("text.h5", b"no corpus at all, but text " * 40, "[corpus.is_text]")):
+        for name, content, words in (("empty.h5", b"", ["[h5.empty]"]),
+                                     ("text.h5", b"no corpus at all, but text " * 40, ["[corpus.is_text]", "--format pairs SOURCE TARGET"])):
             with open(self.at(name), "wb") as file:
                 file.write(content)
-            self.refused(65, [identifier, name], f"corpus.train={self.at(name)}", ranks=(2,))
+            self.refused(65, [*words, name], f"corpus.train={self.at(name)}", ranks=(2,))
 
     def test_damaged_corpus(self):
         data = bytearray(open(self.at("train.h5"), "rb").read())

@@ -268,10 +268,10 @@ class Trained(test_finetune.TaskTest, Opened):
     def test_texts_that_a_model_cannot_read(self):
         """A line has no source and no question; a text without a token is named by its own file."""
         self.write("lines.txt", "one line\nand another\n")
-        for kind in ("pairs", "spans"):
+        for kind, form in (("pairs", ["--format pairs SOURCE TARGET"]), ("spans", [])):
             model = self.small(kind)[0]
             for ranks in (0, 2):
-                self.assert_error(self.explained_badly(ranks, model, f"explain.texts={self.at('lines.txt')}"), 78, "[explain.no_pairs]")
+                self.assert_error(self.explained_badly(ranks, model, f"explain.texts={self.at('lines.txt')}"), 78, "[explain.no_pairs]", *form)
         rows = ({"text": "the ship"}, {"text": "   "}, {"text": "the old town"})
         self.write("blank.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         model = self.small("classes")[0]

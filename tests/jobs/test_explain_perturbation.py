@@ -3,12 +3,13 @@ import itertools
 import json
 import math
 import os
+import re
 import signal
 
 import bagpipe_test
 import test_explain_kinds
 import test_finetune
-from bagpipe_test import shared
+from bagpipe_test import read_json, shared
 from test_explain import Explained, read_tensors
 
 try:
@@ -403,7 +404,46 @@ class Replaced(test_finetune.TaskTest, Changed):
             if first & changed:
                 self.assertEqual(found["texts_changed"][0], len(first & changed))
                 self.assertEqual(edit, min(first & changed, key=lambda edit: true[edit]))
+        self.check_page(kind, found, true)
+        if kind == "pairs":
+            self.check_source_words("pairs_next")
         return found
+
+    def check_source_words(self, name):
+        """Mean attributions of words of the source, a token each, over all pairs of an occurrence and a target."""
+        with open(self.at("tokenizer.json"), encoding="utf-8") as file:
+            names = {number: word for word, number in json.load(file)["model"]["vocab"].items()}
+        values = {}
+        with h5py.File(os.path.join(self.at(name), "explain", "integrated.h5")) as file:
+            tokens, starts, cuts, matrix = (file[key][:] for key in ("source", "source_start", "source_matrix_start", "source_integrated"))
+        for d in range(len(starts) - 1):
+            own, rows = tokens[starts[d]:starts[d + 1]], matrix[cuts[d]:cuts[d + 1]].reshape(-1, starts[d + 1] - starts[d]).astype(float)
+            for t, token in enumerate(own):
+                values.setdefault(names[int(token)], []).extend(rows[:, t])
+        lists = read_json(self.at(name), "explain", "summary.json")["methods"]["integrated"]["words"]
+        listed = [word for of in lists["source_integrated"].values() for word in of]
+        self.assertGreater(len(listed), 1)
+        for word in listed:
+            self.assertAlmostEqual(word["mean"], float(numpy.mean(values[word["word"]])), delta=1e-6)
+        self.assertNotEqual(lists["integrated"], lists["source_integrated"])
+        with open(os.path.join(self.at(name), "explain", "index.html"), encoding="utf-8") as file:
+            page = file.read()
+        for side in ("source", "target"):
+            self.assertIn(f"<h3>Words of the {side} by integrated gradients</h3>", page)
+
+    def check_page(self, kind, found, true):
+        """The edit and the largest flips on the page of the example, their figures on that of all."""
+        folder = os.path.join(self.at(kind + "_found"), "explain")
+        with open(os.path.join(folder, "example-1.html"), encoding="utf-8") as file:
+            shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read(), re.S).group(1))["edits"]
+        self.assertEqual(shown["source"], kind == "pairs")
+        self.assertEqual(shown["list"] and [[row[0] for row in shown["list"]]], None if numpy.isnan(found["edits"][0]) else [found["edit_place"][0, :1].tolist()])
+        self.assertEqual(len(shown["flips"]), min(8, len(true)))
+        for row, value in zip(shown["flips"], sorted(true.values(), key=lambda value: -abs(value))):
+            self.assertAlmostEqual(row[4], float(value), delta=2e-3 * abs(float(value)))
+        self.assertEqual(shown["preferred"] is None, kind == "values")
+        with open(os.path.join(folder, "index.html"), encoding="utf-8") as file:
+            self.assertIn(f"share in which the preferred outcome changes: {0 if shown['list'] is None else 1}", file.read())
 
     def test_replaced_tokens_do_what_texts_with_them_say(self):
         for kind in ("tags", "spans", "values", "pairs"):

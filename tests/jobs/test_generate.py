@@ -53,6 +53,11 @@ class Generate(GenerateTest):
             self.assertEqual(told.status, 0, str(told))
             for figure, want in json.loads(told.out)["figures"].items():
                 self.assertEqual(figures[figure]["value"], want["value"], figure)
+        pair = [program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", references, "--hypothesis", self.at("measured"), "--against"]
+        inside = os.path.join(self.at("bare"), "generate", "outputs.jsonl")
+        by_folder, by_file = run([*pair, self.at("bare")]), run([*pair, inside])
+        self.assertEqual((by_folder.status, by_folder.out), (0, by_file.out), str(by_folder))
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("measured"), self.at("bare")]), 66, "[scores.missing]", "metrics --hypothesis A --against B")
         page = self.data("measured", "index.html").decode()
         self.assertGreater(figures["bleu"]["value"], 20)
         self.assertIn(f"BLEU {figures['bleu']['value']:.2f}", page)
@@ -64,6 +69,34 @@ class Generate(GenerateTest):
         self.write("references.txt", "one\ntwo\n")
         for ranks in (0, 2):
             self.assert_error(self.result("few", ranks, f"generate.references={references}"), 65, "[generate.bad_references]", "references.txt")
+
+    def test_the_page_lists_the_least_sure_texts(self):
+        """The 10 of the largest perplexity, of an ensemble also of mutual information a token; a tool of tables says what outputs.jsonl is."""
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('stranger')}", "run.seed=5", "train.steps=5"])
+        self.ensemble("unsure", "model", "stranger")
+        for name, keys in (("alone", []), ("together", [f"generate.model={self.at('unsure')}"])):
+            lines = self.made(name, 0, *keys)
+            lists = re.findall(r"<h3>By ([a-z ]+)</h3>\n<table>\n(.*?)</table>", self.data(name, "index.html").decode(), re.S)
+            orders = {"perplexity": lambda line: -line["perplexity"],
+                      "mutual information": lambda line: -line["sequence_mutual_information"] / len(line["tokens"])}
+            self.assertEqual([by for by, _ in lists], list(orders)[:1 + len(keys)])
+            for by, table in lists:
+                shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
+                self.assertEqual(shown, [line["index"] for line in sorted(lines, key=orders[by])][:10])
+                self.assertIn(html.escape(lines[shown[0]]["text"], quote=False).split()[0], table)
+        self.assert_error(run([program("bagpipe-data"), "table", os.path.join(self.at("alone"), "generate", "outputs.jsonl")]), 65, "[h5.not_hdf5]", "JSON Lines")
+
+    def test_few_texts_of_many_prompts_are_warned_of(self):
+        """A model that has hardly learned begins all texts alike."""
+        prompts = self.write("many.txt", "".join(f"{self.prompts[k % 10]} {self.prompts[k // 10]}\n" for k in range(80)))
+        for tokens, name in ((1, "alike"), (10, "unlike")):
+            made = self.result(name, 0, f"generate.prompts={prompts}", f"generate.tokens={tokens}")
+            distinct = len({tuple(text) for text in self.texts(name)})
+            self.assertEqual(made.status, 0, str(made))
+            self.assertEqual(json.loads(self.data(name, "summary.json"))["distinct"], distinct)
+            self.assertEqual(20 * distinct <= 80, tokens == 1, str(made))
+            self.assertIn(f"80 texts, {distinct} distinct, of ", made.out)
+            self.assert_warning(made, "[generate.same_texts]", *(["80 distinct prompts", f" {distinct} distinct text"] if tokens == 1 else []), times=int(tokens == 1))
 
     def test_log_probabilities_are_those_of_scoring(self):
         """The texts as a corpus of one document each, scored: the same log-probabilities."""

@@ -165,6 +165,21 @@ class SameLanguageModel(bagpipe_test.FolderTest):
                 model, expected = self.trained(family, ["model.encoder_layers=1"], f"corpus.train={pairs}", f"corpus.valid={pairs}")
                 nll, tokens = self.nll(f"{family}-score", model, pairs)
                 self.assertLess(abs(nll / tokens - expected), 2e-6 * expected)
+                self.check_export(family, model, family == "transformer")
+
+    def check_export(self, family, model, unknown):
+        """A folder that transformers has no class for is warned of."""
+        made = run([bagpipe_test.program("bagpipe-data"), "export", model, "--out", self.at(f"{family}-hf")])
+        self.assertEqual(made.status, 0, str(made))
+        self.assert_warning(made, "[export.only_bagpipe]", *(["marian"] if unknown else []), times=int(unknown))
+        beside = os.path.join(self.at(f"{family}-hf"), "generation_config.json")
+        self.assertEqual(os.path.exists(beside), not unknown)
+        if not unknown:  # what transformers would take from config.json, and the longest target
+            config, generation = (read_json(self.at(f"{family}-hf"), name) for name in ("config.json", "generation_config.json"))
+            self.assertEqual(generation.pop("max_length"), self.CONTEXT)
+            self.assertEqual(generation, {key: config[key] for key in generation})
+            self.assertLessEqual({"eos_token_id", "decoder_start_token_id"}, set(generation))
+            self.assertIn("pad_token", read_json(self.at(f"{family}-hf"), "tokenizer_config.json"))
 
 
 if __name__ == "__main__":

@@ -267,7 +267,8 @@ static void add_matrices(json_t *data, const explain_shown *shown)
             (void)json_array_append_new(list, matrix_json(shown, &flow));
     }
     for (int m = 0; m < count; m++)
-        (void)json_array_append_new(list, matrix_json(shown, &matrices[m]));
+        if (explain_matrix_is_shown(&matrices[m]))
+            (void)json_array_append_new(list, matrix_json(shown, &matrices[m]));
 }
 
 /* The name of a class or tag, or the token that is predicted, or at which an answer begins or ends.
@@ -334,6 +335,8 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
     for (int k = 0; k < shown->count && err == BP_OK; k++) {
         if (shown->methods[k] == &bp_explain_sources)
             err = add_sources(data, shown, speller, at);
+        if (shown->methods[k] == &bp_explain_counterfactual && document->K > 0)
+            (void)json_object_set_new(data, "edits", explain_edits_json(shown, speller, at));
         add_arrays(data, shown, speller, shown->methods[k], at);
         at += bp_explain_floats(shown->methods[k], shown->form);
     }

@@ -24,6 +24,14 @@ typedef struct explain_shown {
  * of texts of tokens. Owns: bp_free(). */
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller);
 
+/** What replaced tokens change, by the results of `counterfactual` (edits.c): {"source": of the
+ * source, "explained", "preferred", "before" and "after": its ln p, "new": what is preferred then,
+ * "list": [[place, token, new token]...] or null if no edit was found, "most": tokens that an edit
+ * may have, "flips":
+ * [[place, token, new token, first-order change, change]...]}. New reference. */
+json_t *explain_edits_json(const explain_shown *shown, const explain_speller *speller,
+                           const float *results);
+
 /** Bytes in base64, for a script's atob(). New reference. */
 json_t *explain_base64_json(const uint8_t *bytes, size_t count);
 

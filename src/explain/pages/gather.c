@@ -27,7 +27,8 @@ bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self)
     gathered->groups = !gathered->outcomes            ? 1
                        : task->outcomes < MOST_GROUPS ? task->outcomes
                                                       : MOST_GROUPS;
-    gathered->words = explain_words_new(gathered->groups);
+    for (int side = 0; side < 2; side++)
+        gathered->words[side] = explain_words_new(gathered->groups);
     gathered->agreement = explain_agreement_new();
     gathered->largest = json_object();
     gathered->examples = json_array();
@@ -41,7 +42,8 @@ bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self)
 
 void explain_gather_clear(explain_gathered *gathered)
 {
-    explain_words_free(&gathered->words);
+    for (int side = 0; side < 2; side++)
+        explain_words_free(&gathered->words[side]);
     explain_agreement_free(&gathered->agreement);
     json_decref(gathered->largest);
     json_decref(gathered->examples);
@@ -208,15 +210,32 @@ json_t *explain_title(const char *model, const json_t *id)
     return title;
 }
 
-/* Without those over sources. */
-static int inputs_alone(explain_matrix *matrices, int count)
+/* Those over inputs, and those over sources. */
+static void take_sides(explain_gathered *gathered, const explain_matrix *matrices, int count)
 {
-    int kept = 0;
+    gathered->matrix_counts[0] = gathered->matrix_counts[1] = 0;
+    for (int m = 0; m < count; m++) {
+        bool side = matrices[m].of_source;
 
-    for (int m = 0; m < count; m++)
-        if (!matrices[m].of_source)
-            matrices[kept++] = matrices[m];
-    return kept;
+        gathered->matrices[side][gathered->matrix_counts[side]++] = matrices[m];
+    }
+}
+
+static bp_err add_source_words(explain_gathered *gathered, explainer *self,
+                               const explain_shown *shown)
+{
+    const bp_explained *document = shown->document;
+    explain_spans spans = {0};
+    bp_err err = BP_OK;
+
+    if (document->S > 0 && gathered->matrix_counts[1] > 0) {
+        err = explain_spans_of(&spans, &gathered->speller, document->sources, document->S);
+        if (err == BP_OK)
+            err = explain_words_add(gathered->words[1], &self->settings, document, &spans,
+                                    gathered->matrices[1], gathered->matrix_counts[1]);
+        explain_spans_clear(&spans);
+    }
+    return err;
 }
 
 bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t number,
@@ -224,23 +243,20 @@ bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t n
 {
     explain_matrix matrices[EXPLAIN_MATRICES];
     explain_spans spans;
-    int count =
-        inputs_alone(matrices, explain_matrices_in(matrices, shown->settings->info, shown->methods,
-                                                   shown->count, shown->results, shown->form));
+    int count = explain_matrices_in(matrices, shown->settings->info, shown->methods, shown->count,
+                                    shown->results, shown->form);
     bp_err err =
         explain_spans_of(&spans, &gathered->speller, shown->document->inputs, shown->document->T);
 
-    gathered->matrix_count = count;
-    for (int m = 0; m < count; m++) {
-        gathered->matrices[m] = matrices[m].array;
-        gathered->matrix_methods[m] = matrices[m].method;
-    }
+    take_sides(gathered, matrices, count);
     if (err == BP_OK)
-        err = explain_words_add(gathered->words, &self->settings, shown->document, &spans, matrices,
-                                count);
+        err = explain_words_add(gathered->words[0], &self->settings, shown->document, &spans,
+                                gathered->matrices[0], gathered->matrix_counts[0]);
+    if (err == BP_OK)
+        err = add_source_words(gathered, self, shown);
     if (err == BP_OK) {
-        explain_agreement_add(gathered->agreement, &self->settings, shown->document, matrices,
-                              count);
+        explain_agreement_add(gathered->agreement, &self->settings, shown->document,
+                              gathered->matrices[0], gathered->matrix_counts[0]);
         add_heads(gathered, self, number, shown, &spans);
     }
     if (err == BP_OK && explain_examples_find(&self->examples, number) >= 0)
@@ -260,15 +276,17 @@ static int64_t least_documents(int64_t documents)
 }
 
 /* words.ARRAY, or words.ARRAY.CLASS. */
-static void add_words(const explain_gathered *gathered, json_t *words, int m, int64_t least)
+static void add_words(const explain_gathered *gathered, json_t *words, int side, int m,
+                      int64_t least)
 {
-    const char *name = gathered->matrices[m]->name;
+    const char *name = gathered->matrices[side][m].array->name;
+    const explain_words *from = gathered->words[side];
 
     if (!gathered->outcomes)
-        (void)json_object_set_new(words, name, explain_words_json(gathered->words, m, 0, least));
+        (void)json_object_set_new(words, name, explain_words_json(from, m, 0, least));
     for (int64_t g = 0; g < gathered->groups && gathered->outcomes; g++)
         (void)json_object_set_new(lists_of(words, name, false), gathered->outcomes[g],
-                                  explain_words_json(gathered->words, m, g, least));
+                                  explain_words_json(from, m, g, least));
 }
 
 void explain_gather_finish(const explain_gathered *gathered, const explainer *self, json_t *summary)
@@ -276,11 +294,12 @@ void explain_gather_finish(const explain_gathered *gathered, const explainer *se
     json_t *methods = json_object_get(summary, "methods");
     int64_t least = least_documents(self->texts.documents);
 
-    for (int m = 0; m < gathered->matrix_count; m++) {
-        json_t *of = json_object_get(methods, gathered->matrix_methods[m]->name);
+    for (int side = 0; side < 2; side++)
+        for (int m = 0; m < gathered->matrix_counts[side]; m++) {
+            json_t *of = json_object_get(methods, gathered->matrices[side][m].method->name);
 
-        add_words(gathered, lists_of(of, "words", false), m, least);
-    }
+            add_words(gathered, lists_of(of, "words", false), side, m, least);
+        }
     for (int m = 0; m < self->count; m++) {
         json_t *largest = json_object_get(gathered->largest, self->methods[m]->name);
 

@@ -12,15 +12,14 @@ typedef struct explain_gathered {
     explain_speller speller;
     const char *const *outcomes; /* [groups] names of classes or tags; NULL if there are none */
     int64_t groups;
-    explain_words *words;
+    explain_words *words[2]; /* of inputs, and of sources */
     explain_agreement *agreement;
     explain_entries entries;
     json_t *largest;  /* {"METHOD": {"STATISTIC": [{"value", "layer", "head", "document"}...]}} */
     json_t *examples; /* [{"document", "id", "page", "targets"}...] of summary.json */
     json_t *listed;   /* the same for the page, with texts */
-    const bp_explain_method *matrix_methods[EXPLAIN_MATRICES];
-    const bp_explain_array *matrices[EXPLAIN_MATRICES];
-    int matrix_count;
+    explain_matrix matrices[2][EXPLAIN_MATRICES]; /* of either; their values are a document's */
+    int matrix_counts[2];
 } explain_gathered;
 
 /** Errors: those of explain_speller_open. Clear after an error too. */

@@ -33,6 +33,10 @@ static void put_figure(json_t *cell, const json_t *value, const json_t *interval
 static json_t *worded(const char *name)
 {
     static const char *const WORDS[][2] = {
+        {"changed", "share in which the preferred outcome changes"},
+        {"correlation",
+         "correlation of the changes that the gradient estimates with the real ones"},
+        {"edits", "replaced tokens that a change takes"},
         {"flagged", "targets with an error above 1 % of what the baseline changes"},
         {"gradient_x_input", "gradient times input"},
         {"integrated", "integrated gradients"},
@@ -173,19 +177,34 @@ static json_t *layers_of(const explainer *self, const json_t *figures)
     return json_null();
 }
 
-static json_t *scalars_of(const json_t *figures)
+/* A number, or the only one of a list that is not by layer or head. */
+static const json_t *number_in(const bp_explain_method *method, const char *name,
+                               const json_t *value)
+{
+    if (!json_is_array(value) || json_array_size(value) != 1)
+        return value;
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
+        if (strcmp(method->arrays[k].name, name) == 0 &&
+            method->arrays[k].shape != BP_EXPLAIN_BY_DOCUMENT)
+            return value;
+    return json_array_get(value, 0);
+}
+
+static json_t *scalars_of(const bp_explain_method *method, const json_t *figures)
 {
     json_t *rows = json_array(), *value;
     const char *name;
 
     json_object_foreach((json_t *)figures, name, value)
     {
+        const json_t *range = json_object_get(json_object_get(figures, "intervals"), name);
         json_t *row = json_pack("{so}", "name", worded(name));
 
         if (json_is_integer(value))
             (void)json_object_set(row, "value", value);
         else
-            put_figure(row, value, json_object_get(json_object_get(figures, "intervals"), name));
+            put_figure(row, number_in(method, name, value),
+                       json_is_array(value) ? json_array_get(range, 0) : range);
         if (json_object_get(row, "value"))
             (void)json_array_append(rows, row);
         json_decref(row);
@@ -219,8 +238,9 @@ static const char *title_of(const bp_explain_method *method, const char *name)
     return name;
 }
 
-/* Entries without a word are omitted. */
-static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
+/* Entries without a word are omitted. of: "source" or "target"; NULL: inputs of one text. */
+static void add_words(json_t *tables, const char *name, const char *of, const char *outcome,
+                      const json_t *lists)
 {
     const json_t *largest = json_object_get(lists, "largest"),
                  *smallest = json_object_get(lists, "smallest");
@@ -228,23 +248,31 @@ static void add_words(json_t *tables, const char *name, const char *outcome, con
 
     if (raised || lowered)
         (void)json_array_append_new(
-            tables, json_pack("{so ss* sb so sb so}", "name", worded(name), "outcome", outcome,
-                              "raised", (int)raised, "largest", word_rows(largest), "signed",
-                              (int)lowered, "smallest", word_rows(smallest)));
+            tables, json_pack("{so ss* ss* sb so sb so}", "name", worded(name), "of", of, "outcome",
+                              outcome, "raised", (int)raised, "largest", word_rows(largest),
+                              "signed", (int)lowered, "smallest", word_rows(smallest)));
 }
 
-static json_t *words_of(const bp_explain_method *method, const json_t *figures)
+/* pairs: documents have a source and a target. */
+static json_t *words_of(const bp_explain_method *method, const json_t *figures, bool pairs)
 {
-    json_t *tables = json_array(), *lists, *of;
+    static const char SOURCE[] = "source_"; /* before the names of arrays over sources */
+    json_t *tables = json_array(), *lists, *list;
     const char *name, *outcome;
 
     json_object_foreach(json_object_get(figures, "words"), name, lists)
     {
+        bool of_source = strncmp(name, SOURCE, strlen(SOURCE)) == 0;
+        const char *title = title_of(method, name), *of = !pairs      ? NULL
+                                                          : of_source ? "source"
+                                                                      : "target";
+
+        if (strncmp(title, SOURCE, strlen(SOURCE)) == 0)
+            title += strlen(SOURCE);
         if (json_is_array(json_object_get(lists, "largest")))
-            add_words(tables, title_of(method, name), NULL, lists);
+            add_words(tables, title, of, NULL, lists);
         else
-            json_object_foreach(lists, outcome, of)
-                add_words(tables, title_of(method, name), outcome, of);
+            json_object_foreach(lists, outcome, list) add_words(tables, title, of, outcome, list);
     }
     return tables;
 }
@@ -314,8 +342,11 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
     return json_pack("{ss ss so so so so so so so}", "name", method->name, "help", method->help,
                      "member", member ? bp_json_string(member) : json_null(), "own",
                      explain_page_of(gathered, self, method, figures), "grids", grids, "layers",
-                     layers_of(self, figures), "scalars", scalars_of(figures), "words",
-                     words_of(method, figures), "curves", curves_of(figures));
+                     layers_of(self, figures), "scalars", scalars_of(method, figures), "words",
+                     words_of(method, figures,
+                              self->settings.info->source_layers > 0 &&
+                                  !bp_task_has_head(&self->settings.info->task)),
+                     "curves", curves_of(figures));
 }
 
 static json_t *agreement_of(const json_t *list)

@@ -69,6 +69,12 @@ bool explain_matrix_is_main(const explain_matrix *matrix)
     return matrix->method->ranks && strcmp(matrix->method->ranks, matrix->array->name) == 0;
 }
 
+bool explain_matrix_is_shown(const explain_matrix *matrix)
+{
+    return !matrix->method->changes ||
+           strcmp(explain_matrix_title(matrix->method, matrix->array), matrix->method->name) == 0;
+}
+
 int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document)
 {
     return matrix->of_source ? document->S : document->T;

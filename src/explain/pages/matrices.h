@@ -25,6 +25,8 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_inf
 const char *explain_matrix_title(const bp_explain_method *method, const bp_explain_array *array);
 /** Is it its method's matrix of attributions (bp_explain_method.ranks)? */
 bool explain_matrix_is_main(const explain_matrix *matrix);
+/** False of what a method by changed inputs has beside its attributions: their errors. */
+bool explain_matrix_is_shown(const explain_matrix *matrix);
 /** Columns, and row of target k. */
 int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document);
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,

@@ -65,7 +65,8 @@ static void add_occurrence(explain_words *self, double *open, const bp_explain_s
         int64_t group = self->groups > 1 ? document->targets[k] : 0;
         double *sums = open + 1 + group * (1 + self->matrices);
 
-        if (bp_explain_length(settings, document, k) < end || group >= self->groups)
+        if ((!matrices->of_source && bp_explain_length(settings, document, k) < end) ||
+            group >= self->groups)
             continue;
         sums[0] += 1;
         for (int m = 0; m < self->matrices; m++) {
@@ -121,7 +122,9 @@ bp_err explain_words_add(explain_words *self, const bp_explain_settings *setting
 
         text.bytes = 0;
         explain_word_at(spans, s, &end, &text);
-        if (text.bytes == 0 || bp_explain_is_special(settings, document->inputs[first]))
+        if (text.bytes == 0 ||
+            bp_explain_is_special(settings, matrices->of_source ? document->sources[first]
+                                                                : document->inputs[first]))
             continue;
         err = find_word(self, &text, &index);
         if (err != BP_OK)

@@ -13,7 +13,8 @@ typedef struct explain_words explain_words;
  * 1: all together. */
 explain_words *explain_words_new(int64_t groups);
 void explain_words_free(explain_words **words);
-/** Adds the words of a document with these spans. Errors: BP_ERR_SYSTEM. */
+/** Adds the words of a document with these spans: of its inputs, or of its source where that is
+ * what the matrices have. Errors: BP_ERR_SYSTEM. */
 bp_err explain_words_add(explain_words *words, const bp_explain_settings *settings,
                          const bp_explained *document, const explain_spans *spans,
                          const explain_matrix *matrices, int count);

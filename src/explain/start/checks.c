@@ -213,9 +213,12 @@ static bp_err check_texts(const bp_model_info *info)
 
     return reads ? BP_FAIL(BP_ERR_CONFIG, "explain.no_pairs",
                            "a model of kind %s reads %s, which a line of text does not have: at "
-                           "explain.texts; make a corpus with bagpipe-data corpus, and give it at "
-                           "explain.corpus",
-                           info->kind, reads)
+                           "explain.texts; make a corpus with bagpipe-data corpus%s, and give it "
+                           "at explain.corpus",
+                           info->kind, reads,
+                           info->reads_source && !bp_task_has_head(&info->task)
+                               ? " --format pairs SOURCE TARGET"
+                               : "")
                  : BP_OK;
 }
 

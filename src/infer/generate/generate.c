@@ -116,10 +116,12 @@ static void report(const void *context)
     const generator *self = context;
     const json_t *finish = json_object_get(self->summary, "finish");
 
-    bp_log("%" JSON_INTEGER_FORMAT " texts of %" JSON_INTEGER_FORMAT " tokens, perplexity %.4f; "
+    bp_log("%" JSON_INTEGER_FORMAT " texts, %" JSON_INTEGER_FORMAT
+           " distinct, of %" JSON_INTEGER_FORMAT " tokens, perplexity %.4f; "
            "ended by length %" JSON_INTEGER_FORMAT ", end of document %" JSON_INTEGER_FORMAT
            ", stop text %" JSON_INTEGER_FORMAT,
            json_integer_value(json_object_get(self->summary, "texts")),
+           json_integer_value(json_object_get(self->summary, "distinct")),
            json_integer_value(json_object_get(self->summary, "tokens")),
            json_number_value(json_object_get(self->summary, "perplexity")),
            json_integer_value(json_object_get(finish, "length")),

@@ -5,6 +5,7 @@
 #include "infer/ensemble/ensemble.h"
 #include "infer/generate/keys.h"
 #include "infer/generate/prompts/prompts.h"
+#include "infer/generate/results/least_sure.h"
 #include "infer/generate/search/search.h"
 #include "infer/generate/units.h"
 #include "job/work.h"
@@ -25,7 +26,8 @@ typedef struct generator {
     bp_generate_plan plan;            /* on all ranks */
     char key[BP_SHA256_HEX];          /* names the work in part files */
     bp_unit *unit;                    /* on computing ranks, while units are done */
-    json_t *summary;                  /* on the coordinator, at the end */
+    json_t *summary;                  /* on the coordinator, at the end; */
+    bp_least_sure least[2];           /* by perplexity, and by mutual information of an ensemble */
     /* On the coordinator, with generate.references; else NULL: */
     char *reference_text;
     bp_line *references; /* [prompts] its lines; they point into it */

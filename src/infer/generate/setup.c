@@ -344,6 +344,8 @@ void generator_close(void *context)
 
     json_decref(self->summary);
     generator_clear_references(self);
+    for (int k = 0; k < 2; k++)
+        bp_least_sure_clear(&self->least[k]);
     bp_prompts_clear(&self->prompts);
     bp_stops_clear(&self->stops);
     bp_tokenizer_free(&self->tokenizer);

@@ -12,7 +12,8 @@
 #define LOOKED_BYTES 4096
 #define COMMAND                                                                                    \
     "make a corpus with bagpipe-data corpus --tokenizer tokenizer.json%s --out %.*s.h5 %s "        \
-    "(bagpipe-data tokenizer makes a tokenizer.json; a model has its own)"
+    "(bagpipe-data tokenizer makes a tokenizer.json; a model has its own; for an encoder-decoder " \
+    "--format pairs SOURCE TARGET)"
 
 static bool ends_with(const char *text, size_t bytes, const char *suffix)
 {

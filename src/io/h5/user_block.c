@@ -115,9 +115,10 @@ static bp_err parse_block(bp_user_block *out, const char *text, int64_t file_byt
     if (memcmp(text, MAGIC, strlen(MAGIC)) != 0)
         return BP_FAIL(
             BP_ERR_FORMAT, "h5.not_hdf5",
-            "damaged, or not an HDF5 file: at %s, which begins with neither a user block of "
-            "bagpipe nor HDF5's signature; give a file that bagpipe or h5py wrote",
-            path);
+            "%s an HDF5 file: at %s, which begins with neither a user block of bagpipe nor HDF5's "
+            "signature; give a file that bagpipe or h5py wrote%s",
+            text[0] == '{' ? "JSON Lines, not" : "damaged, or not", path,
+            text[0] == '{' ? " (texts of generate: bagpipe-data metrics --hypothesis)" : "");
     scanned = scan_block(out, terminated);
     if (scanned)
         bp_user_block_text(out, again);

@@ -51,6 +51,9 @@ int64_t hf_surplus(const bp_hf_shape *shape, const bp_hf_size *size);
 json_t *hf_size_json(const bp_hf_shape *shape, int k);
 /** New reference. */
 json_t *hf_config_json(const bp_hf_shape *shape);
+/** generation_config.json by a config.json: how transformers' generate begins, ends and pads. New
+ * reference; NULL: the model writes no targets for sources. */
+json_t *hf_generation_json(const bp_hf_shape *shape, const json_t *config);
 
 /* hf_labels.c. The number of labels in an object, with keys "0" and so on. Errors: BP_ERR_FORMAT
  * other keys. */

@@ -135,3 +135,24 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     json_decref(eos);
     return config;
 }
+
+/* Without max_length, transformers ends targets at 20 tokens. */
+json_t *hf_generation_json(const bp_hf_shape *shape, const json_t *config)
+{
+    static const char *const KEYS[] = {
+        "bos_token_id",        "eos_token_id",        "pad_token_id", "decoder_start_token_id",
+        "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"};
+    json_t *out;
+
+    if (!json_is_true(json_object_get(config, "is_encoder_decoder")) || shape->headless ||
+        shape->table->instead || bp_hf_has_size(shape->table, "task"))
+        return NULL;
+    out = json_pack("{s:I}", "max_length", (json_int_t)bp_hf_size_of(shape, "context"));
+    for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++) {
+        json_t *value = json_object_get(config, KEYS[k]);
+
+        if (value && !json_is_null(value))
+            (void)json_object_set(out, KEYS[k], value);
+    }
+    return out;
+}

@@ -214,13 +214,18 @@ static const char *type_name(const char *dtype)
 
 static bp_err write_config(const bp_hf_shape *shape, const char *dtype, const char *folder)
 {
-    char *path = bp_path_join(folder, "config.json");
-    json_t *config = hf_config_json(shape);
+    char *path = bp_path_join(folder, "config.json"),
+         *other = bp_path_join(folder, "generation_config.json");
+    json_t *config = hf_config_json(shape), *generation = hf_generation_json(shape, config);
 
     (void)json_object_set_new(config, "torch_dtype", bp_json_string(type_name(dtype)));
     bp_err err = bp_json_save(path, config);
+    if (err == BP_OK && generation)
+        err = bp_json_save(other, generation);
 
+    json_decref(generation);
     json_decref(config);
+    bp_free(other);
     bp_free(path);
     return err;
 }
@@ -559,6 +564,11 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
     }
     if (err == BP_OK && shape.table->headless && !shape.headless)
         bp_log("left out: the head of words, which a %s has not", shape.table->architecture);
+    if (err == BP_OK && shape.table->instead)
+        BP_WARN("export.only_bagpipe",
+                "transformers has no class %s: only bagpipe reads this folder: at %s; for "
+                "transformers, train a model.kind of %s",
+                shape.table->architecture, out, shape.table->instead);
     if (lock >= 0)
         (void)close(lock);
     bp_free(hidden);

@@ -199,6 +199,7 @@ typedef struct bp_hf_table {
     bool headless;    /* of a class without a head */
     bool trims;       /* of a class that reads a text's last token that is not pad_token_id, */
     const char *pad;  /* which is this one where config.json has no such key; NULL: none */
+    const char *instead; /* transformers has no class for it: kinds that it has; NULL: it has one */
 } bp_hf_table;
 
 /** The sizes of one model. */

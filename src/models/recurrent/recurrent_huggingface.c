@@ -104,7 +104,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .kind = type, .model_type = type, .architecture = class, .prefix = "",                     \
         .first = "encoder.weight", .head = "decoder.weight", .tied = "encoder.weight",             \
         .sizes = sizes_of, .settings = SETTINGS, .rows = rows_of, .buffers = BUFFERS,              \
-        .more = "{\"torch_dtype\": \"float32\"}", .check = check                                   \
+        .more = "{\"torch_dtype\": \"float32\"}", .check = check,                                  \
+        .instead = "mamba2, gpt or llama"                                                          \
     }
 
 static const bp_hf_table RNN = TABLE("rnn", "RNNForCausalLM", SIZES, RNN_ROWS),

@@ -4,6 +4,8 @@
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
+#include "base/files/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "infer/generate/entailment.h"
@@ -14,7 +16,11 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A warning: so many prompts, and so many times fewer texts. */
+enum { MANY_PROMPTS = 20, FEW_TEXTS = 20 };
 
 /* Totals of the texts. */
 typedef struct sums {
@@ -28,6 +34,7 @@ typedef struct writer {
     generator *self;
     bp_draft draft;
     sums sums;
+    bp_buffer prompts, texts;  /* hashes of tokens: of each prompt with texts, and of each text */
     bp_entailment *entailment; /* NULL if meanings are not requested */
 } writer;
 
@@ -190,6 +197,8 @@ static bp_err make_line(writer *to, int64_t index, const bp_search_text *text, j
     if (err == BP_OK) {
         add_figures(*line, text, to->self->job->info.members > 0, &to->sums);
         generator_note_text(to->self, index, *line);
+        for (int by_members = 0; by_members < 2; by_members++)
+            bp_least_sure_note(&to->self->least[by_members], *line, by_members == 1);
     }
     return err;
 }
@@ -222,7 +231,51 @@ static bp_err write_left_out(writer *to, int64_t index)
     return err;
 }
 
-/* ---- all ---- */
+/* ---- distinct texts ---- */
+
+static void note_hash(bp_buffer *hashes, const int32_t *ids, int64_t count)
+{
+    uint64_t hash = bp_xxh3(ids, (size_t)count * sizeof *ids);
+
+    bp_buffer_add(hashes, &hash, sizeof hash);
+}
+
+static int order_hashes(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+
+    return (one > other) - (one < other);
+}
+
+/* Sorts them. */
+static int64_t count_distinct(bp_buffer *hashes)
+{
+    uint64_t *all = (uint64_t *)(void *)hashes->data;
+    size_t count = hashes->bytes / sizeof *all;
+    int64_t distinct = count > 0;
+
+    if (count > 0)
+        qsort(all, count, sizeof *all, order_hashes);
+    for (size_t k = 1; k < count; k++)
+        distinct += all[k] != all[k - 1];
+    return distinct;
+}
+
+/* A model that has hardly learned writes one text for all prompts. */
+static int64_t find_distinct(writer *to)
+{
+    int64_t prompts = count_distinct(&to->prompts), texts = count_distinct(&to->texts);
+
+    if (prompts >= MANY_PROMPTS && texts * FEW_TEXTS <= prompts)
+        BP_WARN("generate.same_texts",
+                "%" PRId64 " distinct prompts have only %" PRId64 " distinct text%s: at %s; if the "
+                "prompts do not ask for that, the model has learned too little: train it longer",
+                prompts, texts, texts == 1 ? "" : "s",
+                bp_generate_keys_of(to->self->job->config)->model);
+    bp_buffer_clear(&to->prompts);
+    bp_buffer_clear(&to->texts);
+    return texts;
+}
 
 /* ---- clusters of meaning ---- */
 
@@ -325,6 +378,10 @@ static bp_err write_prompt(writer *to, bp_result_reader *reader, int64_t index)
 
         err = bp_result_text(reader, &text);
         if (err == BP_OK && !bp_prompts_left_out(&to->self->prompts, index)) {
+            if (k == 0)
+                note_hash(&to->prompts, bp_prompts_ids(&to->self->prompts, index),
+                          bp_prompts_length(&to->self->prompts, index));
+            note_hash(&to->texts, text.tokens, text.count);
             err = make_line(to, index, &text, &line);
             (void)json_array_append_new(lines, line);
         }
@@ -389,7 +446,8 @@ static json_t *rule_json(const generator *self)
     return rule;
 }
 
-static json_t *summary_of(const generator *self, const sums *all, const bp_entailment *entailment)
+static json_t *summary_of(const generator *self, const sums *all, int64_t distinct,
+                          const bp_entailment *entailment)
 {
     double tokens = all->tokens > 0 ? (double)all->tokens : 1;
     json_t *summary = json_pack(
@@ -400,6 +458,7 @@ static json_t *summary_of(const generator *self, const sums *all, const bp_entai
         "nll_nats", bp_json_real(-all->logprob), "perplexity",
         bp_json_real(all->tokens > 0 ? exp(-all->logprob / tokens) : NAN));
 
+    (void)json_object_set_new(summary, "distinct", json_integer((json_int_t)distinct));
     if (self->job->info.reads_source)
         (void)json_object_set_new(
             summary, "left_out",
@@ -456,7 +515,7 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     if (err == BP_OK) {
         if (to.entailment)
             bp_entailment_warn(to.entailment);
-        self->summary = summary_of(self, &to.sums, to.entailment);
+        self->summary = summary_of(self, &to.sums, find_distinct(&to), to.entailment);
         err = generator_measure_texts(self, self->summary);
     }
     if (err == BP_OK)

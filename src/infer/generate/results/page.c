@@ -226,6 +226,20 @@ static void add_quality(json_t *page, const json_t *summary)
     (void)json_object_set_new(page, "has_quality", json_true());
 }
 
+/* Where there are more texts than one. */
+static void add_least_sure(json_t *page, const generator *self)
+{
+    static const char *const WORDS[] = {"perplexity", "mutual information"};
+    json_t *lists = json_array();
+
+    for (size_t k = 0; k < 2; k++)
+        if (json_array_size(self->least[k].rows) > 1)
+            (void)json_array_append_new(
+                lists, json_pack("{s:s, s:O}", "by", WORDS[k], "rows", self->least[k].rows));
+    (void)json_object_set_new(page, "has_least", json_boolean(json_array_size(lists) > 0));
+    (void)json_object_set_new(page, "least", lists);
+}
+
 void generator_write_page(const generator *self)
 {
     char *outputs = bp_path_join(self->job->folder, "outputs.jsonl");
@@ -249,6 +263,7 @@ void generator_write_page(const generator *self)
         page, "perplexity",
         rounded("%.4g", json_number_value(json_object_get(self->summary, "perplexity"))));
     add_quality(page, self->summary);
+    add_least_sure(page, self);
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));
     bp_work_write_page(self->job, "generate", page, err);

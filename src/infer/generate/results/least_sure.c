@@ -1,0 +1,70 @@
+/* The texts that the model is least sure of. Called by outputs.c for each line, and by page.c. */
+#include "infer/generate/results/least_sure.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+#define SHOWN_BYTES 400 /* of a prompt, and of a text */
+
+/* Its beginning, of whole characters; null if there is none. */
+static json_t *beginning_of(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+    const char *text = json_string_value(value);
+    size_t bytes = json_string_length(value);
+
+    if (!text)
+        return json_null();
+    if (bytes > SHOWN_BYTES)
+        for (bytes = SHOWN_BYTES; bytes > 0 && ((unsigned char)text[bytes] & 0xC0) == 0x80;)
+            bytes--;
+    return json_stringn(text, bytes);
+}
+
+static double number_of(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static json_t *figure(double value)
+{
+    char *text = isfinite(value) ? bp_sprintf("%.4g", value) : NULL;
+    json_t *json = text ? bp_json_string(text) : json_null();
+
+    bp_free(text);
+    return json;
+}
+
+void bp_least_sure_note(bp_least_sure *list, const json_t *line, bool by_members)
+{
+    size_t tokens = json_array_size(json_object_get(line, "tokens")),
+           count = json_array_size(list->rows), k = count;
+    double perplexity = number_of(line, "perplexity"),
+           information = number_of(line, "sequence_mutual_information") / (double)tokens,
+           value = by_members ? information : perplexity;
+
+    if (isnan(value) || (count == BP_LEAST_SURE && !(value > list->values[count - 1])))
+        return;
+    if (!list->rows)
+        list->rows = json_array();
+    for (; k > 0 && value > list->values[k - 1]; k--)
+        list->values[k] = list->values[k - 1];
+    list->values[k] = value;
+    (void)json_array_insert_new(
+        list->rows, k,
+        json_pack("{s:O, s:I, s:o, s:o, s:o, s:o}", "index", json_object_get(line, "index"),
+                  "tokens", (json_int_t)tokens, "perplexity", figure(perplexity), "information",
+                  figure(information), "prompt", beginning_of(line, "prompt"), "text",
+                  beginning_of(line, "text")));
+    if (count == BP_LEAST_SURE)
+        (void)json_array_remove(list->rows, count);
+}
+
+void bp_least_sure_clear(bp_least_sure *list)
+{
+    json_decref(list->rows);
+    *list = (bp_least_sure){0};
+}
