@@ -86,7 +86,8 @@ static void sink(merger *self, int64_t at)
     self->heap[at] = top;
 }
 
-static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ngram_key from)
+static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ngram_key from,
+                          ngram_key to)
 {
     bp_err err = BP_OK;
 
@@ -94,7 +95,7 @@ static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ng
     self->cursors = bp_alloc("ngram.merge", count, sizeof *self->cursors);
     self->heap = bp_alloc("ngram.merge", count, sizeof *self->heap);
     for (int64_t r = 0; r < count && err == BP_OK; r++) {
-        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, count > OPEN_MOST);
+        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, to, count > OPEN_MOST);
         if (err == BP_OK && ngram_cursor_item(&self->cursors[r]))
             self->heap[self->live++] = r;
     }
@@ -212,11 +213,11 @@ static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const 
         of += runs[r].items;
     out->expected = of / share + of / share / 8;
     find_range(&from, &to, counting, spec, runs, count);
-    err = merger_open(&self, runs, count, from);
+    err = merger_open(&self, runs, count, from, to);
     while (err == BP_OK) {
         const ngram_item *item = merger_item(&self);
 
-        if (!item || ngram_item_key(item) >= to)
+        if (!item)
             break;
         err = add_ngram(out, spec, item, before);
         before = ngram_item_key(item);

@@ -306,31 +306,50 @@ static bp_err read_next(ngram_cursor *cursor, char *scratch)
     return err;
 }
 
-/* Only items stay in memory: runs may be many. */
-static bp_err fill(ngram_cursor *cursor)
+/* A block's items, all of them. */
+static bp_err read_items(ngram_cursor *cursor, ngram_item *items, int64_t *count)
 {
-    const ngram_run *run = cursor->run;
-    const ngram_block *block = &run->blocks[cursor->block];
+    const ngram_block *block = &cursor->run->blocks[cursor->block];
     const size_t block_bytes = NGRAM_BLOCK_ITEMS * sizeof(ngram_item);
-    uint64_t *columns;
-    char *scratch;
-    bp_err err;
+    uint64_t *columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof(ngram_item));
+    char *scratch = bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(block_bytes), 1);
+    bp_err err = read_next(cursor, scratch);
 
-    cursor->at = cursor->filled = 0;
-    if (cursor->block == run->count)
-        return BP_OK;
-    columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof(ngram_item));
-    scratch = bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(block_bytes), 1);
-    err = read_next(cursor, scratch);
     if (err == BP_OK && ZSTD_decompress(columns, block_bytes, scratch, block->bytes) !=
                             block->items * sizeof(ngram_item))
-        err = damaged(run->path);
-    if (err == BP_OK) {
-        join_columns(cursor->items, columns, block->items);
-        cursor->filled = block->items;
-    }
+        err = damaged(cursor->run->path);
+    *count = err == BP_OK ? block->items : 0;
+    join_columns(items, columns, *count);
     bp_free(scratch);
     bp_free(columns);
+    return err;
+}
+
+/* The next block. Only items of the cursor's range stay in memory: runs are as many as ranks times
+ * spills, and a rank's range has few items of each. */
+static bp_err fill(ngram_cursor *cursor)
+{
+    bp_err err = BP_OK;
+
+    cursor->at = cursor->filled = 0;
+    while (err == BP_OK && cursor->filled == 0 && cursor->block < cursor->run->count) {
+        ngram_item *all = bp_alloc("ngram.cursor", NGRAM_BLOCK_ITEMS, sizeof *all);
+        int64_t first = 0, end;
+
+        err = read_items(cursor, all, &end);
+        if (end > 0 && ngram_item_key(&all[end - 1]) >= cursor->to)
+            cursor->block = cursor->run->count; /* later ones are beyond the range */
+        while (end > 0 && ngram_item_key(&all[end - 1]) >= cursor->to)
+            end--;
+        while (first < end && ngram_item_key(&all[first]) < cursor->from)
+            first++;
+        cursor->filled = end - first;
+        bp_free(cursor->items);
+        cursor->items = bp_alloc("ngram.cursor", cursor->filled, sizeof *cursor->items);
+        if (cursor->filled > 0)
+            memcpy(cursor->items, all + first, (size_t)cursor->filled * sizeof *all);
+        bp_free(all);
+    }
     return err;
 }
 
@@ -339,14 +358,13 @@ bp_err ngram_cursor_next(ngram_cursor *cursor)
     return ++cursor->at < cursor->filled ? BP_OK : fill(cursor);
 }
 
-bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, bool closes)
+bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, ngram_key to,
+                         bool closes)
 {
     ngram_item least = ngram_item_of(from, 0);
     int64_t low = 0, high = run->count; /* the last block that begins at or below `from` */
-    bp_err err;
 
-    *cursor = (ngram_cursor){.run = run, .fd = -1, .closes = closes};
-    cursor->items = bp_alloc("ngram.cursor", NGRAM_BLOCK_ITEMS, sizeof *cursor->items);
+    *cursor = (ngram_cursor){.run = run, .from = from, .to = to, .fd = -1, .closes = closes};
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         ngram_item first = {run->blocks[middle].high, run->blocks[middle].low, 0};
@@ -357,11 +375,7 @@ bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key f
             high = middle;
     }
     cursor->block = low;
-    err = fill(cursor);
-    while (err == BP_OK && ngram_cursor_item(cursor) &&
-           ngram_compare_items(ngram_cursor_item(cursor), &least) < 0)
-        err = ngram_cursor_next(cursor);
-    return err;
+    return fill(cursor);
 }
 
 void ngram_cursor_clear(ngram_cursor *cursor)

@@ -48,14 +48,16 @@ typedef struct ngram_cursor {
     const ngram_run *run;
     int64_t block;      /* the next one */
     int64_t at, filled; /* in items */
-    ngram_item *items;  /* [NGRAM_BLOCK_ITEMS] */
+    ngram_item *items;  /* [filled] */
+    ngram_key from, to; /* other items are left out */
     int fd;             /* -1: the file is not open */
     bool closes;        /* it is opened for each block: there are too many runs to keep all open */
 } ngram_cursor;
 
-/** The first item of a key >= `from`. Errors: those of ngram_cursor_next. Clear it after an error
- * too. */
-bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, bool closes);
+/** The first item of a key in [from, to), or the end. Memory: the items of that range in a block, a
+ * block at most. Errors: those of ngram_cursor_next. Clear it after an error too. */
+bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, ngram_key to,
+                         bool closes);
 void ngram_cursor_clear(ngram_cursor *cursor);
 /** The item at the cursor; NULL at the end. */
 static inline const ngram_item *ngram_cursor_item(const ngram_cursor *cursor)
