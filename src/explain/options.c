@@ -184,9 +184,10 @@ const bp_option bp_explain_options[] = {
      .at = BP_AT(bp_explain_keys, change)},
     {.key = "explain.sets",
      .type = BP_OPTION_STRING,
-     .help = "of contrast_sets: the label of the corpus by which documents belong together, a text "
-             "and edited versions of it; or FILE.json, a list with the name of each document's set, "
-             "or null",
+     .help =
+         "of contrast_sets: the label of the corpus by which documents belong together, a text "
+         "and edited versions of it; or FILE.json, a list with the name of each document's set, "
+         "or null",
      .at = BP_AT(bp_explain_keys, sets)},
     {.key = "explain.layers",
      .type = BP_OPTION_STRING,
