@@ -77,15 +77,41 @@ static bp_err compare_kinds(json_t *const manifest[2], const char *const folder[
                          kind[0], kind[1], folder[0], folder[1]);
 }
 
-/* Both lists are sorted by name. */
-static bp_err compare_tensors(json_t *const manifest[2], const char *const folder[2])
+/* A tensor of the optimizer's state, or that each batch slot carries on. */
+static bool is_state(const json_t *tensor)
+{
+    return strchr(text_of(tensor, "name"), '/') != NULL;
+}
+
+static bool has_state(const json_t *list)
+{
+    const json_t *tensor;
+    size_t k;
+
+    json_array_foreach(list, k, tensor)
+    {
+        if (is_state(tensor))
+            return true;
+    }
+    return false;
+}
+
+/* Both lists are sorted by name. Where one side has no state (it was imported, or averaged),
+ * weights are compared: *state is the side that has it, else -1; *count: tensors compared. */
+static bp_err compare_tensors(json_t *const manifest[2], const char *const folder[2], int *state,
+                              int64_t *count)
 {
     const json_t *list[2] = {json_object_get(manifest[0], "tensors"),
                              json_object_get(manifest[1], "tensors")};
+    bool has[2] = {has_state(list[0]), has_state(list[1])};
     size_t at[2] = {0, 0};
     bp_err err = BP_OK;
 
-    while (err == BP_OK) {
+    *state = has[0] == has[1] ? -1 : has[1];
+    for (*count = 0; err == BP_OK; ++*count) {
+        for (int side = 0; side < 2; side++)
+            while (*state >= 0 && is_state(json_array_get(list[side], at[side])))
+                at[side]++;
         const json_t *tensor[2] = {json_array_get(list[0], at[0]), json_array_get(list[1], at[1])};
         int order = !tensor[0] || !tensor[1]
                         ? 0
@@ -107,6 +133,8 @@ bp_err compare_checkpoints(const char *const paths[2])
     bp_checkpoint *checkpoint[2] = {NULL, NULL};
     json_t *manifest[2] = {NULL, NULL};
     const char *folder[2] = {"", ""};
+    int64_t count;
+    int state;
     bp_err err = BP_OK;
 
     for (int side = 0; side < 2 && err == BP_OK; side++) {
@@ -124,13 +152,17 @@ bp_err compare_checkpoints(const char *const paths[2])
     if (err == BP_OK)
         err = compare_kinds(manifest, folder);
     if (err == BP_OK)
-        err = compare_tensors(manifest, folder);
+        err = compare_tensors(manifest, folder, &state, &count);
     if (err == BP_OK) {
-        printf("equal to the bit: %" PRId64 " tensors, digest of the model %.12s...: ",
-               bp_checkpoint_tensors(checkpoint[0]), bp_checkpoint_digest(checkpoint[0]));
+        printf("equal to the bit: %" PRId64 " tensors, digest of the model %.12s...: ", count,
+               bp_checkpoint_digest(checkpoint[0]));
         put_clean(folder[0], SIZE_MAX, "");
         printf(" and ");
         put_clean(folder[1], SIZE_MAX, "");
+        if (state >= 0) {
+            printf("; weights alone, as only one has the optimizer's state: ");
+            put_clean(folder[state], SIZE_MAX, "");
+        }
         putchar('\n');
     }
     for (int side = 0; side < 2; side++) {

@@ -74,7 +74,7 @@ class Generate(GenerateTest):
         """The 10 of the largest perplexity, of an ensemble also of mutual information a token; a tool of tables says what outputs.jsonl is."""
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('stranger')}", "run.seed=5", "train.steps=5"])
         self.ensemble("unsure", "model", "stranger")
-        for name, keys in (("alone", []), ("together", [f"generate.model={self.at('unsure')}"])):
+        for name, keys in (("page_alone", []), ("page_together", [f"generate.model={self.at('unsure')}"])):
             lines = self.made(name, 0, *keys)
             lists = re.findall(r"<h3>By ([a-z ]+)</h3>\n<table>\n(.*?)</table>", self.data(name, "index.html").decode(), re.S)
             orders = {"perplexity": lambda line: -line["perplexity"],
@@ -84,7 +84,7 @@ class Generate(GenerateTest):
                 shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
                 self.assertEqual(shown, [line["index"] for line in sorted(lines, key=orders[by])][:10])
                 self.assertIn(html.escape(lines[shown[0]]["text"], quote=False).split()[0], table)
-        self.assert_error(run([program("bagpipe-data"), "table", os.path.join(self.at("alone"), "generate", "outputs.jsonl")]), 65, "[h5.not_hdf5]", "JSON Lines")
+        self.assert_error(run([program("bagpipe-data"), "table", os.path.join(self.at("page_alone"), "generate", "outputs.jsonl")]), 65, "[h5.not_hdf5]", "JSON Lines")
 
     def test_few_texts_of_many_prompts_are_warned_of(self):
         """A model that has hardly learned begins all texts alike."""

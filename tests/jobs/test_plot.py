@@ -144,6 +144,9 @@ class Plot(JobTest):
         page, text = self.page("members/index.html")
         self.assertEqual([row[0] for row in page.rows[1:]], ["members, m00", "members, m01", "members, mean"])
         self.assertEqual(page.rows[3][6], f"{metrics(self.at('members'))[-1]['loss_mean']:.4f}")
+        about = dict(zip(page.named("dt"), page.named("dd")))
+        self.assertEqual(about["Parameters of each member"], f"{bagpipe_test.read_json(self.at('members'), 'members', 'm00', 'run.json')['parameters']:,}")
+        self.assertNotIn("Parameters", about)
         self.plot("first", "members", "--out", "with.html")
         page, _ = self.page("with.html")
         differ = {row[0] for row in page.rows[page.rows.index(["key", "first", "members"]) + 1:]}

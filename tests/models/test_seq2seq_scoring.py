@@ -3,6 +3,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 
 import bagpipe_test
@@ -119,6 +120,12 @@ class Scoring(ScoreFiles, FolderTest):
             self.must(["bagpipe-data", "import", folder, "--out", self.at(name + ".checkpoint"), "--no-tokenizer"])
             result = run(self.job(name, f"score.model={self.at(name + '.checkpoint')}", f"score.corpus={corpus}", "score.tokens=yes", "score.states=yes"))
             self.assertEqual(result.status, 0, str(result))
+            with open(os.path.join(self.at(name), "score", "index.html"), encoding="utf-8") as file:
+                page = file.read()
+            listed = re.findall(r'<td class="text wide"><bdi>(.*?)</bdi></td><td class="text wide">(.*?)</td></tr>', page)
+            self.assertEqual(sorted(map(tuple, listed)), sorted((source, target) for source, target in pairs if (source, target) in listed))
+            self.assertGreaterEqual(len(listed), len(pairs) // 2)
+            self.assertIn(f'<p class="prompt">Source: {listed[0][0]}</p>', page)
             self.check_keys(name, sum(label >= 0 for labels in tokens["labels"] for label in labels))
             with open(os.path.join(folder, "expected.safetensors"), "rb") as file:
                 head = json.loads(file.read(int.from_bytes(file.read(8), "little")))["logprob"]

@@ -35,8 +35,8 @@ static const char *value_of(const run_pairs *pairs, const char *const *keys)
 }
 
 /* Parameters of the run at `folder`; with `near`, of the run of which it is a checkpoint, or of its
- * first member. 0: unknown. */
-static long long parameters_of(const char *folder, bool near)
+ * first member (*each). 0: unknown. */
+static long long parameters_of(const char *folder, bool near, bool *each)
 {
     static const char *const PLACES[] = {"run.json", "../../run.json", "members/m00/run.json"};
     long long count = 0;
@@ -47,6 +47,7 @@ static long long parameters_of(const char *folder, bool near)
 
         if (bp_path_exists(path) && bp_json_load(&record, path, RECORD_LIMIT) == BP_OK)
             count = integer_of(record, "parameters");
+        *each = *each || (k == 2 && count > 0);
         json_decref(record);
         bp_free(path);
     }
@@ -55,19 +56,21 @@ static long long parameters_of(const char *folder, bool near)
 
 static void add_parameters(json_t *about, const char *folder, const char *model)
 {
-    long long count = parameters_of(folder, false);
+    bool each = false; /* of several members */
+    long long count = parameters_of(folder, false, &each);
 
     if (count == 0) { /* of an ensemble its members have them */
         const bp_path first = bp_path_in(folder, "members/m00");
 
-        count = parameters_of(first.text, false);
+        count = parameters_of(first.text, false, &each);
+        each = count > 0;
     }
     if (count == 0 && model[0] != '\0')
-        count = parameters_of(model, true);
+        count = parameters_of(model, true, &each);
     if (count > 0) {
         char *digits = bp_sprintf("%lld", count), *text = bp_report_thousands(digits);
 
-        add(about, "Parameters", text, false);
+        add(about, each ? "Parameters of each member" : "Parameters", text, false);
         bp_free(text);
         bp_free(digits);
     }

@@ -17,7 +17,8 @@ static bp_backbone backbone_of(const bp_model_shape *shape)
 const bp_option bp_task_options[] = {
     {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_CHOICES, NULL,
      "what the model learns to predict: a class or a number of each text, tags of its words, where "
-     "in it an answer stands, or a text that is written for another one",
+     "in it an answer stands, or a text that is written for another one (a translator goes on with "
+     "pretrain and model.init)",
      BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
     {"task.label", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "the corpora's label that is learnt; the only one if not given", false,

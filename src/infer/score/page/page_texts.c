@@ -128,28 +128,56 @@ static bp_err read_ids(const bp_score_plan *plan, int64_t document, int32_t *ids
                                ids);
 }
 
+/* The beginning of a text, of whole characters, as member `key`; *cut: it has more bytes. */
+static bp_err put_beginning(json_t *row, const char *key, const bp_tokenizer *tokenizer,
+                            const int32_t *ids, int64_t count, bool *cut)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err = bp_decode(tokenizer, (const uint32_t *)ids, count, &text, &bytes);
+
+    if (err != BP_OK)
+        return err;
+    *cut = bytes > BEGIN_BYTES;
+    if (*cut)
+        for (bytes = BEGIN_BYTES; bytes > 0 && ((uint8_t)text[bytes] & 0xC0) == 0x80;)
+            bytes--;
+    (void)json_object_set_new(row, key, bp_score_page_text(text, bytes));
+    bp_free(text);
+    return BP_OK;
+}
+
+/* Of a pair. */
+static bp_err add_source(json_t *row, const bp_tokenizer *tokenizer, const bp_score_plan *plan,
+                         const bp_score_document *place)
+{
+    int32_t ids[BEGIN_TOKENS];
+    int64_t count = place->source < BEGIN_TOKENS ? place->source : BEGIN_TOKENS;
+    bool cut = false;
+    bp_err err = bp_corpus_file_read(bp_corpus_file_at(plan->corpus, place->file),
+                                     place->start - place->source, count, ids);
+
+    if (err == BP_OK)
+        err = put_beginning(row, "source", tokenizer, ids, count, &cut);
+    (void)json_object_set_new(row, "more_source", json_boolean(cut || count < place->source));
+    return err;
+}
+
 bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
                                 const bp_score_plan *plan, int64_t document)
 {
     int32_t ids[BEGIN_TOKENS];
     bp_score_document place;
     int64_t count;
-    char *text = NULL;
-    size_t bytes = 0, whole;
+    bool cut = false;
     bp_err err = read_ids(plan, document, ids, BEGIN_TOKENS, &place, &count);
 
     if (err == BP_OK)
-        err = bp_decode(tokenizer, (const uint32_t *)ids, count, &text, &bytes);
+        err = put_beginning(row, "text", tokenizer, ids, count, &cut);
     if (err != BP_OK)
         return err;
-    whole = bytes;
-    if (bytes > BEGIN_BYTES)
-        for (bytes = BEGIN_BYTES; bytes > 0 && ((uint8_t)text[bytes] & 0xC0) == 0x80;)
-            bytes--;
-    (void)json_object_set_new(row, "text", bp_score_page_text(text, bytes));
-    (void)json_object_set_new(row, "more", json_boolean(bytes < whole || count < place.text));
-    bp_free(text);
-    return BP_OK;
+    (void)json_object_set_new(row, "more", json_boolean(cut || count < place.text));
+    return place.source > 0 ? add_source(row, tokenizer, plan, &place) : BP_OK;
 }
 
 /* A document of a list; *out is a new reference. */
@@ -367,6 +395,9 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
     (void)json_object_set_new(page, "samples", samples);
     (void)json_object_set_new(page, "least_tokens", json_integer(least));
     (void)json_object_set_new(page, "has_text", json_boolean(all_texts.tokenizer));
+    (void)json_object_set_new(
+        page, "pairs",
+        json_boolean(all_texts.tokenizer && self->rule.convention == BP_SCORE_PAIRS));
     (void)json_object_set_new(page, "has_tokens", json_boolean(wants));
     if (err == BP_OK)
         err = add_lists(&all_texts, page, all, count);
