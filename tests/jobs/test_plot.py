@@ -152,8 +152,8 @@ class Plot(JobTest):
         differ = {row[0] for row in page.rows[page.rows.index(["key", "first", "members"]) + 1:]}
         self.assertTrue({"train.steps", "ensemble.members", "corpus.resample"} <= differ, differ)
         self.assertFalse([key for key in differ if key.startswith(("task.", "sngp.", "dirichlet."))])  # no member has them
-        self.assertEqual([row for row in page.named("dt")][:2], ["first", "members"])  # each with its command
-        self.assertIn("bagpipe ensemble", page.named("dd")[1])
+        self.assertEqual(page.named("dt")[:4], ["Version", "Date", "first", "members"])  # each with its command
+        self.assertIn("bagpipe ensemble", page.named("dd")[3])
         if self.gnuplot:  # the band of the mean spans the members
             first, second, mean = self.points(text)[0]
             for one, other, row in zip(first, second, mean, strict=True):
