@@ -6,6 +6,8 @@
 #include "document_texts.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
+#include "table/scores.h"
+#include "table/table_scores.h"
 #include "table/words.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
@@ -58,7 +60,10 @@ typedef struct surprisal_arguments {
 
 typedef struct surprisal {
     scored_words *models; /* [count]: the first one has the words */
-    char *const *folders;
+    char *const *given;   /* [count]: folders, or NAME=FOLDER */
+    score_folder scores;  /* of the first, for its documents' labels */
+    int64_t *unknown;     /* [count]: words with an unknown token */
+    int64_t printed;      /* words */
     int count, opened;
     double unit;     /* nats in one */
     bool boundaries; /* surprisal is that of the word and its end */
@@ -176,22 +181,65 @@ static int64_t frequency_of(const surprisal *self, const word_text *text)
 
 /* ---- rows ---- */
 
-/* Of a column: the last name of the folder, or all of it where several have that one. */
-static const char *name_of(const surprisal *self, int m)
+static const char *folder_of(const surprisal *self, int m)
 {
-    const char *name = bp_path_base(self->folders[m]);
+    return named_folder(self->given[m]);
+}
 
+/* Of a column: what was given, or the last name of the folder, or all of it where several have that
+ * one. bp_free(). */
+static char *name_of(const surprisal *self, int m)
+{
+    const char *folder = folder_of(self, m), *name = bp_path_base(folder);
+
+    if (folder != self->given[m])
+        return bp_sprintf("%.*s", (int)(folder - 1 - self->given[m]), self->given[m]);
     for (int k = 0; k < self->count; k++)
-        if (k != m && strcmp(bp_path_base(self->folders[k]), name) == 0)
-            return self->folders[m];
-    return name;
+        if (k != m && strcmp(bp_path_base(folder_of(self, k)), name) == 0)
+            return bp_strdup(folder);
+    return bp_strdup(name);
+}
+
+#define COLUMNS "document,doc_id,sentence,position,word,characters,frequency"
+
+/* Labels that have a column's name are told apart. */
+static void put_label_heads(const surprisal *self)
+{
+    char *columns = bp_sprintf(",%s,tokens,surprisal,", COLUMNS);
+
+    for (int64_t k = 0; k < self->scores.label_count; k++) {
+        const char *name = self->scores.labels[k].name;
+        char *within = bp_sprintf(",%s,", name);
+        char *head = bp_sprintf("%s%s", strstr(columns, within) ? "label_" : "", name);
+
+        putchar(',');
+        put_csv(stdout, head, SIZE_MAX);
+        bp_free(head);
+        bp_free(within);
+    }
+    bp_free(columns);
+}
+
+static void put_labels(const surprisal *self, int64_t document)
+{
+    for (int64_t k = 0; k < self->scores.label_count; k++) {
+        const score_label *label = &self->scores.labels[k];
+        int64_t code = label->codes[document];
+
+        putchar(',');
+        put_csv(stdout, code < 0 ? "" : label->values[code], SIZE_MAX);
+    }
 }
 
 static void put_head(const surprisal *self)
 {
-    printf("document,doc_id,sentence,position,word,characters,frequency");
+    printf(COLUMNS);
+    put_label_heads(self);
     for (int m = 0; m < self->count; m++) {
-        char *end = self->count == 1 ? bp_strdup("") : bp_sprintf("_%s", name_of(self, m));
+        char *name = name_of(self, m);
+        char *end = self->count == 1 && folder_of(self, m) == self->given[m]
+                        ? bp_strdup("")
+                        : bp_sprintf("_%s", name);
         char *tokens = bp_sprintf("tokens%s", end), *bits = bp_sprintf("surprisal%s", end);
 
         putchar(',');
@@ -201,11 +249,12 @@ static void put_head(const surprisal *self)
         bp_free(bits);
         bp_free(tokens);
         bp_free(end);
+        bp_free(name);
     }
     putchar('\n');
 }
 
-static void put_word(const surprisal *self, int64_t document, int64_t w)
+static void put_word(surprisal *self, int64_t document, int64_t w)
 {
     const scored_words *first = &self->models[0];
     const scored_word *word = &first->words[w];
@@ -216,10 +265,13 @@ static void put_word(const surprisal *self, int64_t document, int64_t w)
     printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
     put_csv(stdout, text.data, text.bytes);
     printf(",%" PRId64 ",%" PRId64, word->characters, frequency_of(self, &text));
+    put_labels(self, document);
+    self->printed++;
     for (int m = 0; m < self->count; m++) {
         const scored_word *one = &self->models[m].words[w];
         double logprob = one->logprob + (self->boundaries ? one->ends : 0);
 
+        self->unknown[m] += one->unknown;
         printf(",%" PRId64 ",", one->pieces);
         if (one->pieces > 0 && !isnan(logprob))
             printf("%.9g", logprob == 0 ? 0 : -logprob / self->unit);
@@ -244,7 +296,7 @@ static bp_err check_words(const surprisal *self, int64_t document, int m)
                    "document %" PRId64 " has other words from word %" PRId64
                    " on: at %s and %s; score one text with both, by tokenizers that keep it as it "
                    "is",
-                   document, w + 1, self->folders[0], self->folders[m]);
+                   document, w + 1, folder_of(self, 0), folder_of(self, m));
 }
 
 static bp_err put_documents(surprisal *self)
@@ -267,27 +319,57 @@ static bp_err open_models(surprisal *self)
     bp_err err = BP_OK;
 
     for (; self->opened < self->count && err == BP_OK; self->opened++) {
-        err = scored_words_open(&self->models[self->opened], self->folders[self->opened]);
+        const char *folder = folder_of(self, self->opened);
+
+        err = scored_words_open(&self->models[self->opened], folder);
         if (err == BP_OK && self->boundaries && !self->models[self->opened].boundaries)
             err = BP_FAIL(BP_ERR_INPUT, "scores.no_boundaries",
                           "the scores do not say where words may begin: at %s; score with "
-                          "score.tokens=yes score.boundaries=yes",
-                          self->folders[self->opened]);
+                          "score.tokens=yes score.boundaries=yes; n-gram models and ensembles do "
+                          "not have it: print their words without --boundaries",
+                          folder);
         if (err == BP_OK && self->models[self->opened].documents != self->models[0].documents)
             err = BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
                           "%" PRId64 " and %" PRId64 " documents were scored: at %s and %s; score "
                           "one text with both",
                           self->models[0].documents, self->models[self->opened].documents,
-                          self->folders[0], self->folders[self->opened]);
+                          folder_of(self, 0), folder);
     }
     return err;
+}
+
+/* The labels of documents, where the folder has them. */
+static bp_err load_labels(surprisal *self)
+{
+    const char *folder = folder_of(self, 0);
+    bp_err err = table_is_of_scores(folder) ? score_folder_load(&self->scores, folder) : BP_OK;
+
+    if (err == BP_OK && self->scores.label_count > 0 &&
+        self->scores.documents != self->models[0].documents)
+        err = BP_FAIL(
+            BP_ERR_FORMAT, "scores.damaged",
+            "damaged: documents.h5 and tokens.h5 have other documents: at %s; score again", folder);
+    return err;
+}
+
+static void warn_of_unknown(const surprisal *self)
+{
+    for (int m = 0; m < self->count; m++)
+        if (self->unknown[m] > 0)
+            BP_WARN("surprisal.unknown_words",
+                    "%" PRId64 " of %" PRId64
+                    " words have the unknown token, and the surprisal of any word that the "
+                    "tokenizer does not know: at %s; leave them out, or score by a tokenizer that "
+                    "spells all words (bagpipe-data tokenizer --kind bpe)",
+                    self->unknown[m], self->printed, folder_of(self, m));
 }
 
 static bp_err put_all(const surprisal_arguments *arguments)
 {
     const tool_files *files = &arguments->runs;
     surprisal self = {.models = bp_alloc("tool.words", files->count, sizeof *self.models),
-                      .folders = files->list,
+                      .given = files->list,
+                      .unknown = bp_alloc("tool.words", files->count, sizeof *self.unknown),
                       .count = files->count,
                       .unit = strcmp(arguments->unit, "bits") == 0 ? log(2) : 1,
                       .boundaries = arguments->boundaries};
@@ -297,6 +379,8 @@ static bp_err put_all(const surprisal_arguments *arguments)
     (void)bp_log_use(BP_LOG_MEMBER);
     err = open_models(&self);
     if (err == BP_OK)
+        err = load_labels(&self);
+    if (err == BP_OK)
         err = collect(&self);
     if (err == BP_OK)
         err = count_others(&self, arguments);
@@ -304,6 +388,10 @@ static bp_err put_all(const surprisal_arguments *arguments)
         put_head(&self);
     if (err == BP_OK)
         err = put_documents(&self);
+    if (err == BP_OK)
+        warn_of_unknown(&self);
+    score_folder_clear(&self.scores);
+    bp_free(self.unknown);
     for (int m = 0; m < self.opened; m++)
         scored_words_clear(&self.models[m]);
     bp_free(self.models);
@@ -359,8 +447,9 @@ const bp_tool bp_tool_surprisal = {
                  "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
                  "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
                  "and position (from 1 in the document), the word as it is in the text, its "
-                 "characters, its frequency in these texts (or those of --frequencies), and of "
-                 "each RUN the number of tokens and the surprisal, minus the logarithm of the "
+                 "characters, its frequency in these texts (or those of --frequencies), the "
+                 "document's labels, and of each RUN (or NAME=RUN) the number of tokens and the "
+                 "surprisal, minus the logarithm of the "
                  "probability of all of its tokens "
                  "given what precedes. It is empty where a token was not scored.\n"
                  "A word is a run of characters that are not white space. A token belongs to the "

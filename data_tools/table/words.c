@@ -100,6 +100,7 @@ bp_err scored_words_open(scored_words *words, const char *folder)
     if (err != BP_OK)
         return err;
     words->boundaries = bp_h5_has(words->h5, BOUNDARIES);
+    words->unknown = bp_tokenizer_role(words->tokenizer, BP_ROLE_UNKNOWN);
     words->continues =
         bp_alloc("tool.words", bp_tokenizer_size(words->tokenizer), sizeof *words->continues);
     words->special =
@@ -280,6 +281,7 @@ static void add_logprobs(scored_words *words, const int64_t *ids, const scored_t
                     if (word->pieces++ == 0)
                         word->ends -= begin_of(words, ids[k], of, k);
                     word->logprob += (double)of->logprob[k];
+                    word->unknown = word->unknown || ids[k] == words->unknown;
                 }
             }
             before = token > before ? token : before;

@@ -18,6 +18,7 @@ typedef struct scored_word {
     double ends;      /* log P(a word begins after it) - log P(one begins where it does), or NaN */
     int64_t sentence; /* from 1; a sentence ends with a word that ends with . ! ? or the like */
     int64_t characters;
+    bool unknown; /* a piece is the unknown token */
 } scored_word;
 
 /** tokens.h5 of a score run, and the words of one of its documents at a time. */
@@ -25,6 +26,7 @@ typedef struct scored_words {
     bp_h5 *h5;
     bp_tokenizer *tokenizer;
     bool *continues, *special; /* [vocabulary] */
+    int64_t unknown;           /* the unknown token; -1 if there is none */
     bool boundaries;           /* the file has the data for `ends` */
     int64_t documents;
     int64_t *start; /* [documents + 1] */

@@ -267,6 +267,28 @@ class Surprisal(JobTest):
         self.assertEqual([name for name in rows[0] if name.startswith("surprisal")], [*(f"surprisal_{name}" for name in names), "surprisal_a"])
         self.assertEqual([row[f"surprisal_{names[0]}"] for row in rows], [row["surprisal_a"] for row in rows])
 
+    def test_names_and_labels_are_columns(self):
+        with open(self.at("labelled.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text, "condition": "ab"[k % 2], "word": "x,y"}) + "\n" for k, text in enumerate(self.texts))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "condition", "--label", "word", "--out",
+                   self.at("labelled.h5"), self.at("labelled.jsonl")])
+        self.score("with-labels", "one", "labelled")
+        rows, plain = self.surprisal("small=" + self.at("with-labels"), "b=" + self.at("with-labels")), self.surprisal(self.at("a"))
+        self.assertEqual(list(rows[0])[6:], ["frequency", "condition", "label_word", "tokens_small", "surprisal_small", "tokens_b", "surprisal_b"])
+        self.assertEqual([(row["condition"], row["label_word"]) for row in rows], [("ab"[int(row["document"]) % 2], "x,y") for row in rows])
+        self.assertEqual([row["surprisal_small"] for row in rows], [row["surprisal"] for row in plain])
+
+    def test_words_that_the_tokenizer_lacks_are_warned_of(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "60", "--out", self.at("few.json"), self.at("train.txt")])
+        self.corpus("few", self.texts, "few.json")
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('bigrams')}", f"corpus.train={self.at('few.h5')}", "model.kind=ngram", "ngram.order=2"])
+        self.score("few-scored", "bigrams", "few")
+        result = run([program("bagpipe-data"), "surprisal", self.at("few-scored")])
+        unknown = result.out.count(",<unk>,")
+        self.assertGreater(unknown, 0)
+        self.assert_warning(result, "[surprisal.unknown_words]", f"{unknown} of {len(result.out.splitlines()) - 1} words")
+        self.assertNotIn("[surprisal.unknown_words]", run([program("bagpipe-data"), "surprisal", self.at("a")]).err)
+
     def test_what_was_not_scored_is_empty(self):
         self.score("bare", "one", "text", "score.prefix=none")
         rows = self.surprisal(self.at("bare"))

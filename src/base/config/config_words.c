@@ -68,6 +68,9 @@ const config_word config_words[] = {
     {"uncertainty.alpha uncertainty.conformal_alpha conformal_alpha", "uncertainty.coverage",
      "1 - alpha"},
 
+    {"score.entropy", NULL,
+     "bagpipe explain with explain.methods=lens has the entropy of each next token"},
+
     /* what is read */
     {"score.data score.dataset score.file score.test_file", "score.corpus", NULL},
     {"score.checkpoint score.model_name_or_path score.init", "score.model", NULL},
