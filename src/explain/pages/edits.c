@@ -2,6 +2,7 @@
  * prediction, and single ones that move it most. Called by example.c. */
 #include "explain/pages/example.h"
 
+#include "base/config/json.h"
 #include "base/mem.h"
 
 #include <math.h>
