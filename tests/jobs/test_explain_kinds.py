@@ -373,6 +373,9 @@ class Trained(test_finetune.TaskTest, Opened):
                     found[target][number] += values[starts[d]:starts[d + 1]]
         return self.summary_of(name + "0")["contrast_sets"], found
 
+    def sets_file(self, name):
+        return h5py.File(os.path.join(self.at(name), "explain", "contrast_sets.h5"))
+
     def test_contrast_sets_of_tags_answers_and_values(self):
         """Right by word, by document with all its windows, and differences; from a list of sets."""
         draw = test_finetune.random.Random(5)
@@ -411,6 +414,13 @@ class Trained(test_finetune.TaskTest, Opened):
                 self.assertEqual(set(figures) - {"sets", "pairs", "intervals"}, set(wanted))
                 for name, list_of in wanted.items():
                     self.assertAlmostEqual(figures[name][0], numpy.mean(list_of), delta=1e-5, msg=f"{kind} {name}")
+                if kind == "tags":  # a word counts once, however many of its outcomes are explained
+                    self.explained("set_every", 0, f"explain.model={model}", f"explain.corpus={corpus}", "explain.examples=0", "explain.methods=contrast_sets",
+                                   f"explain.sets={self.at('set_tags-sets.json')}", "explain.target=every")
+                    self.assertEqual(self.summary_of("set_every")["contrast_sets"], figures)
+                    for array in ("set", "labelled", "right"):
+                        every, once = ([*file[array][:]] for file in map(self.sets_file, ("set_every", "set_tags0")))
+                        self.assertEqual(every, once, array)
         keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.methods=contrast_sets", f"explain.sets={self.at('wrong.json')}")
         for text in ("{}", '["a"]', json.dumps([1] * 24)):
             self.write("wrong.json", text)
