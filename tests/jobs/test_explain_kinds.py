@@ -360,7 +360,8 @@ class Trained(test_finetune.TaskTest, Opened):
         keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.examples=0")
         self.write(name + "-sets.json", json.dumps(groups))
         for ranks in (0, 2):
-            self.explained(f"{name}{ranks}", ranks, *keys, "explain.methods=contrast_sets", f"explain.sets={self.at(name + '-sets.json')}")
+            result = self.explained(f"{name}{ranks}", ranks, *keys, "explain.methods=contrast_sets", f"explain.sets={self.at(name + '-sets.json')}")
+            self.assertNotIn("[explain.lone_sets]", result.err)
         self.assertEqual(self.files(name + "0"), self.files(name + "2"))
         found = {}
         for target in ("best", "label") if kind != "values" else ("best",):
@@ -427,6 +428,12 @@ class Trained(test_finetune.TaskTest, Opened):
             for ranks in (0, 2):
                 self.assert_error(self.explain("wrong_sets", ranks, *keys), 65, "[explain.bad_sets]", "wrong.json")
         self.assert_error(self.explain("wrong_sets", 0, *keys[:3], f"explain.sets={self.at('none.json')}"), 66, "none.json")
+        self.write("lone.json", json.dumps([None, "", *map(str, range(22))]))
+        for ranks in (0, 2):
+            result = self.explained(f"lone{ranks}", ranks, *keys[:3], f"explain.sets={self.at('lone.json')}")
+            self.assert_warning(result, "[explain.lone_sets]", "lone.json")
+            self.assertEqual(result.err.count("[explain.lone_sets]"), 1, str(result))
+            self.assertEqual(self.summary_of(f"lone{ranks}")["contrast_sets"]["sets"], 0)
 
     def test_attributions_sum_to_what_the_baseline_changes(self):
         for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),
