@@ -484,6 +484,11 @@ static bp_err check(const compare_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "--between takes one score folder, and --csv: at the command line; see "
                        "bagpipe-data compare --help");
+    if (arguments->between &&
+        (arguments->seed != 1 || arguments->resamples != BP_RESAMPLES || arguments->anyway))
+        return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
+                       "--seed, --resamples and --anyway are of two score folders: at the command "
+                       "line; leave them out with --between, whose intervals are Student's");
     if (!arguments->between && arguments->figure)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "--figure is of --between LABEL: at the command line; see bagpipe-data "
