@@ -220,6 +220,16 @@ const char *shown_path(const char *path)
     return out;
 }
 
+/* UTF-8's continuation bytes have no width. */
+int text_width(const char *text)
+{
+    int width = 0;
+
+    for (const char *at = text; *at != '\0'; at++)
+        width += ((unsigned char)*at & 0xc0) != 0x80;
+    return width;
+}
+
 const char *grouped(int64_t value)
 {
     static char places[8][32];

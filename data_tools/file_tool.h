@@ -83,6 +83,9 @@ const char *shown_path(const char *path);
  * removed. */
 void put_csv(FILE *out, const char *text, size_t limit);
 
+/** Columns of a terminal that a text takes: characters, as UTF-8 has them. */
+int text_width(const char *text);
+
 /** "1,340,447", in one of a few static buffers; valid for a few more calls. */
 const char *grouped(int64_t value);
 

@@ -7,16 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of characters: UTF-8's continuation bytes have no width. */
-int text_width(const char *text)
-{
-    int width = 0;
-
-    for (const char *at = text; *at != '\0'; at++)
-        width += ((unsigned char)*at & 0xc0) != 0x80;
-    return width;
-}
-
 void put_name(const char *text, int width)
 {
     int own = text_width(text);

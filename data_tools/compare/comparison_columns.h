@@ -5,8 +5,6 @@
 #include "statistics/inference.h"
 #include "table/scores.h"
 
-/** Columns of a terminal that a text takes: characters, as UTF-8 has them. */
-int text_width(const char *text);
 /** A text, filled up with blanks. */
 void put_name(const char *text, int width);
 /** A number, "-" for NaN. */

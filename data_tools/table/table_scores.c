@@ -396,16 +396,6 @@ static char **spell_all(const score_table *table, const form *f, int figure, int
     return texts;
 }
 
-/* Characters, not bytes. */
-static int width_of(const char *text)
-{
-    int width = 0;
-
-    for (; *text != '\0'; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
-    return width;
-}
-
 static void put_line(FILE *out, const form *f, char *const *row, const int *widths, int64_t columns)
 {
     fprintf(out, "%s", f->before);
@@ -413,7 +403,7 @@ static void put_line(FILE *out, const form *f, char *const *row, const int *widt
         bool pad = c + 1 < columns || f->after[0] != '\n';
 
         fprintf(out, "%s%s%*s", c == 0 ? "" : f->between, row[c],
-                pad ? widths[c] - width_of(row[c]) : 0, "");
+                pad ? widths[c] - text_width(row[c]) : 0, "");
     }
     fprintf(out, "%s", f->after);
 }
@@ -448,8 +438,8 @@ void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64
     char *below = note ? table_spell(f, "%s", note) : NULL;
 
     for (int64_t k = 0; k < rows * columns; k++)
-        if (width_of(texts[k]) > widths[k % columns])
-            widths[k % columns] = width_of(texts[k]);
+        if (text_width(texts[k]) > widths[k % columns])
+            widths[k % columns] = text_width(texts[k]);
     put_rule(out, f, columns, true);
     for (int64_t r = 0; r < rows; r++) {
         put_line(out, f, texts + r * columns, widths, columns);

@@ -406,7 +406,7 @@ class Replaced(test_finetune.TaskTest, Changed):
                 self.assertEqual(edit, min(first & changed, key=lambda edit: true[edit]))
         self.check_page(kind, found, true)
         if kind == "pairs":
-            self.check_source_words("pairs_next")
+            self.check_source_words(f"{self.FAMILY}_pairs_next")
         return found
 
     def check_source_words(self, name):
@@ -433,7 +433,7 @@ class Replaced(test_finetune.TaskTest, Changed):
 
     def check_page(self, kind, found, true):
         """The edit and the largest flips on the page of the example, their figures on that of all."""
-        folder = os.path.join(self.at(kind + "_found"), "explain")
+        folder = os.path.join(self.at(f"{self.FAMILY}_{kind}_found"), "explain")
         with open(os.path.join(folder, "example-1.html"), encoding="utf-8") as file:
             shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read(), re.S).group(1))["edits"]
         self.assertEqual(shown["source"], kind == "pairs")

@@ -2,6 +2,7 @@
  * prediction, and single ones that move it most. Called by example.c. */
 #include "explain/pages/example.h"
 
+#include "base/config/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -81,8 +82,8 @@ static json_t *flips_json(const explain_shown *shown, const explain_speller *spe
         int64_t i = all[k].at;
         json_t *row = replaced_json(speller, (float)(i / each), (float)texts[i / each], token[i]);
 
-        (void)json_array_append_new(row, explain_number_json((double)first[i]));
-        (void)json_array_append_new(row, explain_number_json((double)real[i]));
+        (void)json_array_append_new(row, bp_json_real((double)first[i]));
+        (void)json_array_append_new(row, bp_json_real((double)real[i]));
         (void)json_array_append_new(list, row);
     }
     bp_free(all);
@@ -103,9 +104,9 @@ json_t *explain_edits_json(const explain_shown *shown, const explain_speller *sp
     return json_pack("{sb so so so so so so sI so}", "source", shown->document->S > 0, "explained",
                      outcome_json(shown, speller, *find(shown, results, "explained")), "preferred",
                      outcome_json(shown, speller, *find(shown, results, "preferred")), "before",
-                     explain_number_json((double)*find(shown, results, "preferred_logprob")), "new",
+                     bp_json_real((double)*find(shown, results, "preferred_logprob")), "new",
                      outcome_json(shown, speller, *find(shown, results, "new")), "after",
-                     explain_number_json((double)*find(shown, results, "preferred_after")), "list",
-                     list, "most", (json_int_t)shown->form->edits, "flips",
+                     bp_json_real((double)*find(shown, results, "preferred_after")), "list", list,
+                     "most", (json_int_t)shown->form->edits, "flips",
                      flips_json(shown, speller, results));
 }
