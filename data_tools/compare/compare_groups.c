@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VALUES_MOST 1000 /* half a million pairs */
+
 /* ---- the values ---- */
 
 typedef struct label_value {
@@ -102,6 +104,11 @@ static bp_err read_values(between *b, const score_label *clean)
                        "%" PRId64 " value of label '%.100s' has scored documents: at %s; there is "
                        "nothing to compare",
                        kept, b->label->name, scores->given);
+    if (kept > VALUES_MOST)
+        return BP_FAIL(BP_ERR_FORMAT, "compare.many_values",
+                       "%" PRId64 " values of label '%.100s' have scored documents, and at most %d "
+                       "are compared with one another: at %s; use a label with fewer values",
+                       kept, b->label->name, VALUES_MOST, scores->given);
     sort_values(b);
     return BP_OK;
 }

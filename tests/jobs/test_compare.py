@@ -313,6 +313,9 @@ class Compare(JobTest):
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", "--figure", "loss"]), 64, "[table.bad_figure]")
         for key, value in (("--seed", "2"), ("--resamples", "500"), ("--anyway", None)):  # it would have no effect
             self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", key, *([value] if value else [])]), 64, "[command.exclusive]")
+        self.labelled("each", [{"text": "a", "genre": f"g{k}"} for k in range(1001)])
+        self.score("of-each", "m1", "each")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("of-each"), "--between", "genre"]), 65, "[compare.many_values]", "1001 values")
         self.labelled("alike", [{"text": row["text"], "genre": "news"} for row in self.rows])
         self.score("one-genre", "m1", "alike")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("one-genre"), "--between", "genre"]), 65, "[compare.one_value]")
