@@ -101,9 +101,11 @@ static bp_err read_values(between *b, const score_label *clean)
     b->count = kept;
     if (kept < 2)
         return BP_FAIL(BP_ERR_FORMAT, "compare.one_value",
-                       "%" PRId64 " value of label '%.100s' has scored documents: at %s; there is "
+                       "%" PRId64
+                       " value%s of label '%.100s' %s scored documents%s: at %s; there is "
                        "nothing to compare",
-                       kept, b->label->name, scores->given);
+                       kept, kept == 1 ? "" : "s", b->label->name, kept == 1 ? "has" : "have",
+                       clean ? " that are clean" : "", scores->given);
     if (kept > VALUES_MOST)
         return BP_FAIL(BP_ERR_FORMAT, "compare.many_values",
                        "%" PRId64 " values of label '%.100s' have scored documents, and at most %d "

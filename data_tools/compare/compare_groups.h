@@ -6,7 +6,7 @@
 
 /** Print the figures of each value of a label, the hardest first, and of each pair of values how
  * much harder the first is, with an interval and p between documents; into `csv` too, if it is not
- * NULL. `figure` is one of the names of table_scores_priv.h; NULL: perplexity. With `clean`, an
+ * NULL. `figure` is one of score_figure_names; NULL: perplexity. With `clean`, an
  * overlap.h5, only clean documents count.
  *
  * Errors: BP_ERR_USAGE no such figure; BP_ERR_FORMAT no such label, fewer than two values or
