@@ -231,6 +231,18 @@ static void put_rows(FILE *out, const studies *all)
 
 /* ---- to read: a row a method, a column a figure ---- */
 
+/* The last name of a study's folder, or all of it where another study has that name too. */
+static const char *name_of(const studies *all, const char *study)
+{
+    const char *name = bp_path_base(study);
+
+    for (int64_t r = 0; r < all->row_count; r++)
+        if (strcmp(all->rows[r].study, study) != 0 &&
+            strcmp(bp_path_base(all->rows[r].study), name) == 0)
+            return study;
+    return name;
+}
+
 static void put_form(FILE *out, const studies *all, const form *f)
 {
     int64_t columns = 1 + all->head_count, rows = 1 + all->row_count;
@@ -248,7 +260,7 @@ static void put_form(FILE *out, const studies *all, const form *f)
         const study_row *row = &all->rows[r];
         char **cells = texts + (1 + r) * columns;
 
-        cells[0] = all->count > 1 ? table_spell(f, "%s %s", bp_path_base(row->study), row->name)
+        cells[0] = all->count > 1 ? table_spell(f, "%s %s", name_of(all, row->study), row->name)
                                   : table_spell(f, "%s", row->name);
         for (int64_t h = 0; h < all->head_count; h++) {
             score_figure figure = figure_of(row, &all->heads[h]);

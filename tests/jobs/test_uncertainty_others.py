@@ -207,6 +207,9 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(table(folder, "--out", self.at("table." + ending)).status, 0)
             self.assertEqual(pathlib.Path(self.at("table." + ending)).read_text(encoding="utf-8"), printed.out)
         self.assertIn("of\\_others", table(folder, "--form", "latex").out)
+        shutil.copytree(folder + "/uncertainty", self.at("again/tabled/uncertainty"))
+        both = table(folder, self.at("again/tabled"), "--form", "text").out.splitlines()[1:]
+        self.assertEqual([" ".join(line.split()[:2]) for line in both], [f"{name} {method}" for name in (folder, self.at("again/tabled")) for method in ("one", "of_others")])
         for arguments, status, words in (((folder, "--format", "latex"), 64, ("[command.not_understood]", "--form:")), ((folder, "--form", "xls"), 64, ("[table.bad_form]",)),
                                          ((folder, "--out", self.at("t.png")), 64, ("[table.bad_ending]", "uncertainty/plots")),
                                          ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc"))):
