@@ -42,19 +42,32 @@ static bp_err take_number(const parsing *self, const tool_value *value, const ch
 
 #define OPTIONS_MOST 64 /* of a tool; an option after them is not proposed */
 
-/* An option that the tool has not is perhaps another tool's word: the nearest is named. */
-static bp_err refuse(const parsing *self, const char *argument)
+bp_err tool_refuse(const bp_tool *tool, const char *argument)
 {
-    const struct argp_option *row = self->tool->help.options;
-    const char *names[OPTIONS_MOST + 1] = {NULL}, *nearest;
+    const struct argp_option *row = tool->help.options;
+    const char *names[OPTIONS_MOST + 1] = {NULL}, *nearest = "";
+    char *word = bp_sprintf("%.*s", (int)strcspn(argument, "="), argument);
+    bool is_long = strncmp(word, "--", 2) == 0, has_value = strchr(argument, '=') != NULL;
     int count = 0;
 
-    for (; row->name && count < OPTIONS_MOST; row++)
-        names[count++] = row->name;
-    nearest = strncmp(argument, "--", 2) == 0 ? bp_nearest_word(argument + 2, names) : "";
+    for (; (row->name || row->doc) && count < OPTIONS_MOST; row++)
+        if (row->name) /* else it is the title of a group */
+            names[count++] = row->name;
+    if (is_long)
+        nearest = bp_nearest_word(word + 2, names);
+    is_long = is_long && strcmp(word + 2, nearest) == 0;
+    bp_free(word);
+    if (is_long && has_value)
+        return BP_FAIL(BP_ERR_USAGE, "command.no_value",
+                       "'--%s' takes no value: at the command line; see %s --help", nearest,
+                       tool->help.name);
+    if (is_long)
+        return BP_FAIL(BP_ERR_USAGE, "command.no_value",
+                       "'--%s' lacks its value: at the command line; see %s --help", nearest,
+                       tool->help.name);
     return BP_FAIL(BP_ERR_USAGE, "command.not_understood",
                    "'%s' is not understood%s%s: at the command line; see %s --help", argument,
-                   nearest[0] ? ", the nearest option is --" : "", nearest, self->tool->help.name);
+                   nearest[0] ? ", the nearest option is --" : "", nearest, tool->help.name);
 }
 
 static error_t take(int key, char *text, struct argp_state *state)
@@ -67,7 +80,7 @@ static error_t take(int key, char *text, struct argp_state *state)
         return 0;
     }
     if (key == ARGP_KEY_ERROR && self->err == BP_OK)
-        self->err = refuse(self, state->argv[state->next - 1]);
+        self->err = tool_refuse(self->tool, state->argv[state->next - 1]);
     while (value->key != 0 && value->key != key)
         value++;
     if (value->key == 0)

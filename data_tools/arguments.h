@@ -34,4 +34,9 @@ typedef struct tool_files {
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
                   char **argv);
 
+/** Refuse an argument that argp does not understand: an option that the tool has lacks its value,
+ * or has one that it does not take; of another one the nearest is named, as it is perhaps another
+ * tool's word. Errors: BP_ERR_USAGE. */
+bp_err tool_refuse(const bp_tool *tool, const char *argument);
+
 #endif

@@ -77,9 +77,23 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 
 const char *named_folder(const char *given)
 {
-    const char *equals = strchr(given, '=');
+    const char *equals = bp_path_exists(given) ? NULL : strchr(given, '=');
 
-    return equals && equals > given && !bp_path_exists(given) ? equals + 1 : given;
+    while (equals && (equals == given || !bp_path_exists(equals + 1)))
+        equals = strchr(equals + 1, '=');
+    return equals ? equals + 1 : given;
+}
+
+bp_err check_names(const char *const *names, char *const *given, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t other = 0; other < k; other++)
+            if (strcmp(names[k], names[other]) == 0)
+                return BP_FAIL(BP_ERR_USAGE, "command.same_names",
+                               "two columns would be called '%.100s': at %s and %s; give each a "
+                               "name of its own, as NAME=RUN",
+                               names[k], given[other], given[k]);
+    return BP_OK;
 }
 
 bool has_suffix(const char *name, const char *suffix)

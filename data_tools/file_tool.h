@@ -58,8 +58,11 @@ typedef enum path_kind {
  * BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
 
-/** The path in NAME=PATH; the whole text if it is not of this form, or names a file itself. */
+/** The path in NAME=PATH, which exists; the whole text if it names a file itself, or none does. */
 const char *named_folder(const char *given);
+
+/** Errors: BP_ERR_USAGE two of the names of what was given are equal. */
+bp_err check_names(const char *const *names, char *const *given, int64_t count);
 
 /** Does the name end with this, after at least one character? */
 bool has_suffix(const char *name, const char *suffix);

@@ -200,26 +200,6 @@ static char *name_of(const surprisal *self, int m)
     return bp_strdup(name);
 }
 
-#define COLUMNS "document,doc_id,sentence,position,word,characters,frequency"
-
-/* Labels that have a column's name are told apart. */
-static void put_label_heads(const surprisal *self)
-{
-    char *columns = bp_sprintf(",%s,tokens,surprisal,", COLUMNS);
-
-    for (int64_t k = 0; k < self->scores.label_count; k++) {
-        const char *name = self->scores.labels[k].name;
-        char *within = bp_sprintf(",%s,", name);
-        char *head = bp_sprintf("%s%s", strstr(columns, within) ? "label_" : "", name);
-
-        putchar(',');
-        put_csv(stdout, head, SIZE_MAX);
-        bp_free(head);
-        bp_free(within);
-    }
-    bp_free(columns);
-}
-
 static void put_labels(const surprisal *self, int64_t document)
 {
     for (int64_t k = 0; k < self->scores.label_count; k++) {
@@ -231,27 +211,86 @@ static void put_labels(const surprisal *self, int64_t document)
     }
 }
 
-static void put_head(const surprisal *self)
-{
-    printf(COLUMNS);
-    put_label_heads(self);
-    for (int m = 0; m < self->count; m++) {
-        char *name = name_of(self, m);
-        char *end = self->count == 1 && folder_of(self, m) == self->given[m]
-                        ? bp_strdup("")
-                        : bp_sprintf("_%s", name);
-        char *tokens = bp_sprintf("tokens%s", end), *bits = bp_sprintf("surprisal%s", end);
+/* ---- heads of columns ---- */
 
-        putchar(',');
-        put_csv(stdout, tokens, SIZE_MAX);
-        putchar(',');
-        put_csv(stdout, bits, SIZE_MAX);
-        bp_free(bits);
-        bp_free(tokens);
-        bp_free(end);
-        bp_free(name);
+static const char *const columns[] = {"document",   "doc_id",    "sentence", "position", "word",
+                                      "characters", "frequency", "tokens",   "surprisal"};
+#define ALL_COLUMNS   (sizeof columns / sizeof columns[0])
+#define FIRST_COLUMNS (ALL_COLUMNS - 2) /* before those of labels and of models */
+
+typedef struct heads {
+    char **names;
+    int64_t count;
+} heads;
+
+/* Takes the name. */
+static void add_head(heads *all, char *name)
+{
+    all->names = bp_realloc("tool.words", all->names, all->count + 1, sizeof *all->names);
+    all->names[all->count++] = name;
+}
+
+static bool has_head(const heads *all, const char *name)
+{
+    for (int64_t k = 0; k < all->count; k++)
+        if (strcmp(all->names[k], name) == 0)
+            return true;
+    return false;
+}
+
+/* Labels that have another column's name are told apart. */
+static void add_label_heads(heads *all, const surprisal *self)
+{
+    for (int64_t k = 0; k < self->scores.label_count; k++) {
+        char *name = bp_strdup(self->scores.labels[k].name);
+
+        while (has_head(all, name)) {
+            char *longer = bp_sprintf("label_%s", name);
+
+            bp_free(name);
+            name = longer;
+        }
+        add_head(all, name);
     }
-    putchar('\n');
+}
+
+static void put_heads(const heads *all, int64_t first, int64_t end)
+{
+    for (int64_t k = first; k < end; k++) {
+        if (k > 0)
+            putchar(',');
+        put_csv(stdout, all->names[k], SIZE_MAX);
+    }
+}
+
+static bp_err put_head(const surprisal *self)
+{
+    bool is_plain = self->count == 1 && folder_of(self, 0) == self->given[0];
+    char **names = bp_alloc("tool.words", self->count, sizeof *names);
+    heads all = {NULL, 0};
+    int64_t labels;
+    bp_err err;
+
+    for (size_t k = 0; k < ALL_COLUMNS; k++)
+        add_head(&all, bp_strdup(columns[k]));
+    for (int m = 0; m < self->count; m++) {
+        names[m] = name_of(self, m);
+        for (size_t k = FIRST_COLUMNS; k < ALL_COLUMNS; k++)
+            add_head(&all,
+                     is_plain ? bp_strdup(columns[k]) : bp_sprintf("%s_%s", columns[k], names[m]));
+    }
+    err = check_names((const char *const *)names, self->given, self->count);
+    labels = all.count;
+    add_label_heads(&all, self);
+    if (err == BP_OK) {
+        put_heads(&all, 0, FIRST_COLUMNS);
+        put_heads(&all, labels, all.count);
+        put_heads(&all, ALL_COLUMNS, labels);
+        putchar('\n');
+    }
+    bp_names_free(&all.names, all.count);
+    bp_names_free(&names, self->count);
+    return err;
 }
 
 static void put_word(surprisal *self, int64_t document, int64_t w)
@@ -385,7 +424,7 @@ static bp_err put_all(const surprisal_arguments *arguments)
     if (err == BP_OK)
         err = count_others(&self, arguments);
     if (err == BP_OK)
-        put_head(&self);
+        err = put_head(&self);
     if (err == BP_OK)
         err = put_documents(&self);
     if (err == BP_OK)

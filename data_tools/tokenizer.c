@@ -1,4 +1,5 @@
 /* bagpipe-data tokenizer: trains a tokenizer on text, or converts one. */
+#include "arguments.h"
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/log.h"
@@ -161,10 +162,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case ARGP_KEY_ERROR:
         if (arguments->err == BP_OK)
-            arguments->err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
-                                     "'%s' is not understood: at the command line; see "
-                                     "bagpipe-data tokenizer --help",
-                                     state->argv[state->next - 1]);
+            arguments->err = tool_refuse(&bp_tool_tokenizer, state->argv[state->next - 1]);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

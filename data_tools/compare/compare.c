@@ -419,17 +419,15 @@ static bp_err save_json(const comparison *c, const char *path)
 
 /* ---- the tool ---- */
 
-static bp_err check_output(const comparison *c, const char *out)
+static bp_err check_output(const comparison *c, const char *clean, const char *out)
 {
-    for (int side = 0; side < 2 && out; side++) {
-        bp_err err = bp_output_is_not(out, c->scores[side].summary_path);
+    const char *const inputs[] = {clean, c->scores[0].summary_path, c->scores[0].documents_path,
+                                  c->scores[1].summary_path, c->scores[1].documents_path};
+    bp_err err = BP_OK;
 
-        if (err == BP_OK)
-            err = bp_output_is_not(out, c->scores[side].documents_path);
-        if (err != BP_OK)
-            return err;
-    }
-    return BP_OK;
+    for (size_t k = 0; k < sizeof inputs / sizeof inputs[0] && err == BP_OK; k++)
+        err = bp_output_is_not(out, inputs[k]);
+    return err;
 }
 
 static bp_err compare(const compare_arguments *arguments)
@@ -444,9 +442,9 @@ static bp_err compare(const compare_arguments *arguments)
     for (int side = 0; side < 2 && err == BP_OK; side++)
         err = score_folder_check_zeros(&c.scores[side]);
     if (err == BP_OK)
-        err = check_output(&c, arguments->csv);
+        err = check_output(&c, arguments->clean, arguments->csv);
     if (err == BP_OK)
-        err = check_output(&c, arguments->json);
+        err = check_output(&c, arguments->clean, arguments->json);
     if (err == BP_OK)
         err = comparison_check(&c);
     if (err == BP_OK && arguments->clean) /* groups are those of A's labels */
@@ -470,7 +468,7 @@ static bp_err compare_values(const compare_arguments *arguments)
     bp_err err = score_folder_load(&c.scores[0], arguments->sides.list[0]);
 
     if (err == BP_OK)
-        err = check_output(&c, arguments->csv);
+        err = check_output(&c, arguments->clean, arguments->csv);
     if (err == BP_OK)
         err = compare_groups(&c.scores[0], arguments->between, arguments->figure, arguments->clean,
                              arguments->csv);
@@ -484,6 +482,11 @@ static bp_err check(const compare_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "--between takes one score folder, and --csv: at the command line; see "
                        "bagpipe-data compare --help");
+    if (arguments->between &&
+        (arguments->seed != 1 || arguments->resamples != BP_RESAMPLES || arguments->anyway))
+        return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
+                       "--seed, --resamples and --anyway are of two score folders: at the command "
+                       "line; leave them out with --between, whose intervals are Student's");
     if (!arguments->between && arguments->figure)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "--figure is of --between LABEL: at the command line; see bagpipe-data "

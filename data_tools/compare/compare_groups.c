@@ -15,10 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VALUES_MOST 1000 /* half a million pairs */
+
 /* ---- the values ---- */
 
 typedef struct label_value {
-    char *name;                      /* without control characters */
+    const char *text;                /* as it is; borrowed */
+    char *name;                      /* to be shown: without control characters, "" if empty */
     bp_ratio figures[SCORE_FIGURES]; /* nats a token, a byte, a word */
 } label_value;
 
@@ -80,8 +83,12 @@ static bp_err read_values(between *b, const score_label *clean)
                        score_figure_names[b->figure], scores->given);
     b->values = bp_alloc("tool.values", n, sizeof *b->values);
     b->count = n;
-    for (int64_t v = 0; v < n; v++)
-        b->values[v].name = bp_printable(b->label->values[v]);
+    for (int64_t v = 0; v < n; v++) {
+        const char *text = b->label->values[v];
+
+        b->values[v].text = text;
+        b->values[v].name = bp_printable(text[0] != '\0' ? text : "\"\"");
+    }
     for (int64_t d = 0; d < scores->documents; d++)
         if (b->label->codes[d] >= 0 && scores->tokens[d] > 0 &&
             (!clean || strcmp(clean->values[clean->codes[d]], CLEAN_VALUE) == 0))
@@ -94,9 +101,16 @@ static bp_err read_values(between *b, const score_label *clean)
     b->count = kept;
     if (kept < 2)
         return BP_FAIL(BP_ERR_FORMAT, "compare.one_value",
-                       "%" PRId64 " value of label '%.100s' has scored documents: at %s; there is "
+                       "%" PRId64
+                       " value%s of label '%.100s' %s scored documents%s: at %s; there is "
                        "nothing to compare",
-                       kept, b->label->name, scores->given);
+                       kept, kept == 1 ? "" : "s", b->label->name, kept == 1 ? "has" : "have",
+                       clean ? " that are clean" : "", scores->given);
+    if (kept > VALUES_MOST)
+        return BP_FAIL(BP_ERR_FORMAT, "compare.many_values",
+                       "%" PRId64 " values of label '%.100s' have scored documents, and at most %d "
+                       "are compared with one another: at %s; use a label with fewer values",
+                       kept, b->label->name, VALUES_MOST, scores->given);
     sort_values(b);
     return BP_OK;
 }
@@ -147,9 +161,26 @@ static bp_interval interval_of(const between *b, const value_pair *pair)
     return (bp_interval){between_of(b, pair->interval.low), between_of(b, pair->interval.high)};
 }
 
+#define SHOWN_BYTES 60 /* of a value beside another */
+
+/* Of whole characters. */
+static int shown_bytes(const char *text)
+{
+    size_t bytes = strnlen(text, SHOWN_BYTES + 1);
+
+    if (bytes <= SHOWN_BYTES)
+        return (int)bytes;
+    do
+        bytes--;
+    while (bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80);
+    return (int)bytes;
+}
+
 static char *pair_name(const value_pair *pair)
 {
-    return bp_sprintf("%.60s, %.60s", pair->harder->name, pair->easier->name);
+    const char *one = pair->harder->name, *other = pair->easier->name;
+
+    return bp_sprintf("%.*s, %.*s", shown_bytes(one), one, shown_bytes(other), other);
 }
 
 static void print_pairs(const between *b, const value_pair *pairs, int64_t n, int width)
@@ -172,10 +203,15 @@ static void print_pairs(const between *b, const value_pair *pairs, int64_t n, in
         compared += !isnan(pairs[k].p);
     }
     printf("\nThe first of a pair is harder by its %s: %s of the two.\n"
-           "Intervals and p are of Welch's t between documents, from %d documents on each side.\n"
-           "%" PRId64 " pairs were compared: Holm is p adjusted for that.\n",
-           score_figure_names[b->figure], bits ? "difference in bits" : "ratio", BP_FEW_DOCUMENTS,
-           compared);
+           "Intervals and p are of Welch's t between documents, from %d documents on each side.\n",
+           score_figure_names[b->figure], bits ? "difference in bits" : "ratio", BP_FEW_DOCUMENTS);
+    if (compared > 1)
+        printf("%" PRId64 " pairs were compared: Holm is p adjusted for that.\n", compared);
+    if (score_folder_lost(b->scores)) {
+        printf("The tokens do not spell the text (");
+        put_clean(score_folder_lost(b->scores), SIZE_MAX, "");
+        printf("): a value with more of that looks easier than it is.\n");
+    }
 }
 
 static void print_all(const between *b, const value_pair *pairs, int64_t n)
@@ -228,7 +264,7 @@ static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, con
         put_csv(out, b->label->name, SIZE_MAX);
         for (int s = 0; s < 2; s++) {
             putc(',', out);
-            put_csv(out, sides[s]->name, SIZE_MAX);
+            put_csv(out, sides[s]->text, SIZE_MAX);
         }
         fprintf(out, ",%s", score_figure_names[b->figure]);
         for (int s = 0; s < 2; s++)

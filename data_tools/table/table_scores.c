@@ -127,6 +127,8 @@ const char *score_table_short_name(const score_table *table, int64_t model)
 {
     const char *base = bp_path_base(table->models[model]);
 
+    if (table->named[model])
+        return table->models[model];
     for (int64_t m = 0; m < table->model_count; m++)
         if (m != model && strcmp(bp_path_base(table->models[m]), base) == 0)
             return table->models[model];
@@ -214,6 +216,9 @@ static bp_err add_model(score_table *table, const char *given)
             bp_realloc("tool.models", table->lost, table->model_count + 1, sizeof(char *));
         table->lost[table->model_count] =
             score_folder_lost(&scores) ? bp_strdup(score_folder_lost(&scores)) : NULL;
+        table->named =
+            bp_realloc("tool.models", table->named, table->model_count + 1, sizeof(bool));
+        table->named[table->model_count] = folder != given;
         table->models[table->model_count++] =
             folder == given ? table_run_folder(folder, "/score")
                             : bp_sprintf("%.*s", (int)(folder - 1 - given), given);
@@ -274,20 +279,27 @@ static const form FORMS[] = {{"text", ".txt", "", "  ", "\n", "", "-", ", "},
 /* Control characters are shown, those of the form escaped. */
 char *table_spell(const form *f, const char *format, ...)
 {
-    char text[1024], *clean;
+    bool is_latex = f->escaped[0] == '&';
     bp_buffer out = {0};
     va_list arguments;
+    char *text, *clean;
 
     va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
+    text = bp_vsprintf(format, arguments);
     va_end(arguments);
     clean = bp_printable(text);
+    bp_free(text);
+    if (is_latex && (clean[0] == '[' || clean[0] == '*')) /* else an argument of \\ before it */
+        bp_buffer_add(&out, "{}", 2);
     for (const char *at = clean; *at != '\0'; at++) {
-        const char *word = f->escaped[0] != '&' ? NULL
-                           : *at == '\\'        ? "\\textbackslash{}"
-                           : *at == '^'         ? "\\textasciicircum{}"
-                           : *at == '~'         ? "\\textasciitilde{}"
-                                                : NULL;
+        const char *word = !is_latex     ? NULL
+                           : *at == '\\' ? "\\textbackslash{}"
+                           : *at == '^'  ? "\\textasciicircum{}"
+                           : *at == '~'  ? "\\textasciitilde{}"
+                           : *at == '<'  ? "\\textless{}"
+                           : *at == '>'  ? "\\textgreater{}"
+                           : *at == '|'  ? "\\textbar{}"
+                                         : NULL;
 
         if (strchr(f->escaped, *at))
             bp_buffer_add(&out, "\\", 1);
@@ -408,23 +420,21 @@ static void put_rule(FILE *out, const form *f, int64_t columns, bool begin)
         fprintf(out, "%s", c == columns ? "|\n" : c == 0 ? "| --- " : "| ---: ");
 }
 
-/* `note`: below the table; NULL if there is none. */
-static void put_latex_end(FILE *out, const form *f, const char *note, int64_t columns)
+/* `text`: below the table; NULL if there is none. */
+static void put_latex_end(FILE *out, const char *text, int64_t columns)
 {
-    char *text = note ? table_spell(f, "%s", note) : NULL;
-
     fprintf(out, "\\hline\n");
     if (text)
         fprintf(out, "\\multicolumn{%" PRId64 "}{p{0.9\\linewidth}}{\\footnotesize %s} \\\\\n",
                 columns, text);
     fprintf(out, "\\end{tabular}\n");
-    bp_free(text);
 }
 
 void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64_t columns,
                      const char *note)
 {
     int *widths = bp_alloc("tool.texts", columns, sizeof *widths);
+    char *below = note ? table_spell(f, "%s", note) : NULL;
 
     for (int64_t k = 0; k < rows * columns; k++)
         if (text_width(texts[k]) > widths[k % columns])
@@ -436,9 +446,10 @@ void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64
             put_rule(out, f, columns, false);
     }
     if (strcmp(f->name, "latex") == 0)
-        put_latex_end(out, f, note, columns);
-    else if (note)
-        fprintf(out, "\n%s\n", note);
+        put_latex_end(out, below, columns);
+    else if (below)
+        fprintf(out, "\n%s\n", below);
+    bp_free(below);
     bp_free(widths);
 }
 
@@ -548,6 +559,22 @@ static bp_err save_table(const score_table *table, const form *f, int figure, co
     return err;
 }
 
+/* Folders may be alike, but not a NAME and another one. */
+static bp_err check_models(const score_table *table, char *const *given)
+{
+    const char **names = bp_alloc("tool.models", table->model_count, sizeof *names);
+    bool any = false;
+    bp_err err;
+
+    for (int64_t m = 0; m < table->model_count; m++) {
+        names[m] = score_table_short_name(table, m);
+        any = any || table->named[m];
+    }
+    err = any ? check_names(names, given, table->model_count) : BP_OK;
+    bp_free(names);
+    return err;
+}
+
 bp_err table_of_scores(char *const *folders, int count, const file_options *options)
 {
     score_table table = {0};
@@ -559,6 +586,8 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     (void)bp_log_use(BP_LOG_MEMBER);
     for (int k = 0; k < count && err == BP_OK; k++)
         err = add_model(&table, folders[k]);
+    if (err == BP_OK)
+        err = check_models(&table, folders);
     if (err == BP_OK)
         note_differences(&table, !f || options->out);
     if (err == BP_OK && options->out)
@@ -575,6 +604,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
         json_decref(table.conventions[m]);
     bp_free(table.conventions);
     bp_free(table.note);
+    bp_free(table.named);
     bp_names_free(&table.lost, table.model_count);
     bp_names_free(&table.models, table.model_count);
     return err;

@@ -22,6 +22,7 @@ typedef struct score_cell {
 
 typedef struct score_table {
     char **models; /* [models]: the folders, or the names of NAME=RUN */
+    bool *named;   /* [models]: by NAME= */
     json_t **conventions;
     char **lost; /* [models]: what their tokens do not say of the text; NULL: nothing */
     char *note;  /* why figures of the models do not compare; NULL if they do */

@@ -256,6 +256,8 @@ class Filter(JobTest):
         self.must(["bagpipe-data", "overlap", "--format", "jsonl", train, "--against", self.at("d.h5"), "--words", "6", "--out", self.at("o.h5")])
         said = self.must(["bagpipe-data", "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), "--json", self.at("c.json")])
         self.assertIn("\nOf clean documents: ", said.out)  # not of all
+        for form in ("--csv", "--json"):  # it would be replaced
+            self.assert_error(run([program("bagpipe-data"), "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), form, self.at("o.h5")]), 64, "[command.same_output]")
         figures = read_json(self.at("c.json"))
         parts = figures["labels"]["overlap"]
         leaked = [set(grams(row["text"], 6)) for row in rows[::4]]

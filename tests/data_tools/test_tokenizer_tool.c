@@ -172,7 +172,9 @@ static void wrong_command_lines_are_64(void **state)
     expect(0, "--from v.json --size 300 --out x.json", 64, "[command.exclusive]");
     expect(0, "--from v.json --vocab v.json --merges m --out x.json", 64, "exclude");
     expect(0, "--sise 300", 64, "'--sise' ... [command.not_understood]");
-    expect(2, "--size", 64, "'--size'");
+    expect(0, "--sise=nonsense", 64, "the nearest option is --size: ... [command.not_understood]");
+    expect(2, "--size", 64, "'--size' lacks its value: ... [command.no_value]");
+    expect(0, "--cased=yes", 64, "'--cased' takes no value: ... [command.no_value]");
     assert_false(bp_path_exists(bp_test_path("x.json")));
 }
 

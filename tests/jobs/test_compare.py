@@ -273,8 +273,8 @@ class Compare(JobTest):
 
     def test_values_of_a_label_are_compared(self):
         """Cochran's variance of a ratio of sums, and the limits that Student's t gives for at least these degrees of freedom."""
-        rows = [{"text": row["text"], "genre": row["genre"] if k < 36 else "rare"} for k, row in enumerate(self.rows + self.rows)]
-        self.labelled("registers", [row for row in rows if row["text"]][:40])
+        rows = [{"text": row["text"], "genre": row["genre"] if k < 56 else "rare"} for k, row in enumerate(self.rows + self.rows)]
+        self.labelled("registers", [row for row in rows if row["text"]][:60])
         self.score("by-genre", "m1", "registers")
         columns = self.columns("by-genre")
         for figure, weight in (("perplexity", "tokens"), ("bits_per_byte", "bytes"), ("word_perplexity", "words")):
@@ -311,9 +311,47 @@ class Compare(JobTest):
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--between", "genre"]), 64, "--between takes one score folder")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--figure", "perplexity"]), 64, "--figure is of --between")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", "--figure", "loss"]), 64, "[table.bad_figure]")
+        for key, value in (("--seed", "2"), ("--resamples", "500"), ("--anyway", None)):  # it would have no effect
+            self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", key, *([value] if value else [])]), 64, "[command.exclusive]")
+        self.labelled("each", [{"text": "a", "genre": f"g{k}"} for k in range(1001)])
+        self.score("of-each", "m1", "each")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("of-each"), "--between", "genre"]), 65, "[compare.many_values]", "1001 values")
         self.labelled("alike", [{"text": row["text"], "genre": "news"} for row in self.rows])
         self.score("one-genre", "m1", "alike")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("one-genre"), "--between", "genre"]), 65, "[compare.one_value]")
+
+    def test_odd_values_of_a_label_are_named_whole(self):
+        """One longer than its column is cut between characters, one with a line feed is shown as one line, and an empty one as quotes."""
+        genres = ["\u00e9" * 25 + "x" + "\u00e9" * 25, "a\nb\x1b[31m", ""]
+        self.labelled("odd", [{**row, "genre": genres[k % 3]} for k, row in enumerate(self.rows)])
+        self.score("of-odd", "m1", "odd")
+        out, pairs = self.between("of-odd")
+        self.assertEqual({row[side] for row in pairs for side in ("harder", "easier")}, {genres[0], "a\nb\\x1b[31m".replace("1b", "1B"), ""})
+        names = {"\u00e9" * 25 + "x" + "\u00e9" * 4, "a\\x0Ab\\x1B[31m", '""'}
+        shown = [line.partition("  ")[0] for line in out.splitlines() if " [" in line and ", " in line.partition("  ")[0]]
+        self.assertEqual(len(shown), 3, out)
+        self.assertEqual({name for line in shown for name in line.split(", ")}, names)
+
+    def test_unknown_words_make_a_value_look_easier(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "100", "--out", self.at("words.json"), self.at("train.txt")])
+        os.makedirs(self.at("of-words"))
+        self.labelled("of-words/docs", self.rows, "words.json")
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('bigrams')}", f"corpus.train={self.at('of-words/docs.h5')}", "model.kind=ngram", "ngram.order=2"])
+        self.score("of-unknown", "bigrams", "of-words/docs")
+        self.assertGreater(self.summary("of-unknown")["oov"], 0)
+        said = "The tokens do not spell the text (unknown words): a value with more of that looks easier than it is."
+        self.assertEqual(self.between("of-unknown")[0].splitlines()[-1], said)
+        self.assertNotIn(said, self.between("a")[0])
+
+    def test_names_of_a_table_are_kept_and_differ(self):
+        for more in (["x=" + self.at("a"), "x=" + self.at("b")], ["x=" + self.at("a"), "x=" + self.at("a")]):
+            self.assert_error(run([program("bagpipe-data"), "table", *more]), 64, "[command.same_names]")
+        head = self.table("[1]=" + self.at("a"), "of/<two>=" + self.at("b"), "--form", "latex").out.splitlines()[2]
+        self.assertEqual([cell.strip() for cell in head.split("&")], ["perplexity", "{}[1]", r"of/\textless{}two\textgreater{} \\"])
+        many = [f"{'model' * 10}{k}=" + self.at("a") for k in range(25)]  # a long note is whole
+        self.score("short-a", "m1", "lines", keys=["score.context=16", "score.end=yes"])
+        self.assertIn("bits_per_byte may", self.table(*many, self.at("short-a"), "--form", "text").out)
+        self.assert_error(run([program("bagpipe-data"), "table", "x=" + self.at("nowhere")]), 66, "x=" + self.at("nowhere"))
 
     def test_one_document_has_no_interval(self):
         self.labelled("one", self.rows[:1])

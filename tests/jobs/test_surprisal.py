@@ -278,6 +278,20 @@ class Surprisal(JobTest):
         self.assertEqual([(row["condition"], row["label_word"]) for row in rows], [("ab"[int(row["document"]) % 2], "x,y") for row in rows])
         self.assertEqual([row["surprisal_small"] for row in rows], [row["surprisal"] for row in plain])
 
+    def test_all_columns_have_names_of_their_own(self):
+        labels = ["label_word", "surprisal", "surprisal_small", "word"]
+        with open(self.at("clashes.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text, **{name: "of " + name for name in labels}}) + "\n" for text in self.texts)
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", *(word for name in labels for word in ("--label", name)),
+                   "--out", self.at("clashes.h5"), self.at("clashes.jsonl")])
+        self.score("of-clashes", "one", "clashes")
+        rows = self.surprisal("small=" + self.at("of-clashes"))
+        self.assertEqual(list(rows[0])[7:], ["label_word", "label_surprisal", "label_surprisal_small", "label_label_word", "tokens_small", "surprisal_small"])
+        self.assertEqual(list(rows[0].values())[7:11], ["of " + name for name in labels])
+        for runs in (("x=" + self.at("a"), "x=" + self.at("b")), ("b=" + self.at("a"), self.at("b")), (self.at("a"), self.at("a"))):
+            self.assert_error(run([program("bagpipe-data"), "surprisal", *runs]), 64, "[command.same_names]")
+        self.assert_error(run([program("bagpipe-data"), "surprisal", "lr=0.1/nowhere"]), 66, "at lr=0.1/nowhere")
+
     def test_words_that_the_tokenizer_lacks_are_warned_of(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "60", "--out", self.at("few.json"), self.at("train.txt")])
         self.corpus("few", self.texts, "few.json")

@@ -54,7 +54,7 @@ class Words(JobTest):
             self.assertEqual(result.status, 78, str(result))
             for key in part:
                 name = key.split("=")[0]
-                keys, note = words[name if "score." in name else name[4:]]
+                keys, note = words[name] if name in words else words[name[4:]]
                 line = next(line for line in result.lines("error") if f" {name}: " in line and line.endswith("[config.unknown_key]"))
                 for expected in (keys or "").split():
                     self.assertRegex(line, rf"\b{re.escape(expected)}\b", line)
@@ -82,9 +82,15 @@ class Words(JobTest):
     def test_misspelled_keys_still_name_the_nearest(self):
         for key, expected in (("model.widht", "model.width"), ("train.stesp", "train.steps"), ("mesh.tensro", "mesh.tensor")):
             self.assert_error(self.check(f"{key}=1"), 78, "[config.unknown_key]", expected)
-        # not optimizer.alpha, which is a key of trainings
-        result = self.check("uncertainty.alpha=1", "uncertainty.models=a=b", "uncertainty.in_domain=c", job="uncertainty")
+        # not optimizer.momentum, which is a key of trainings
+        result = self.check("uncertainty.momentum=1", "uncertainty.models=a=b", "uncertainty.in_domain=c", job="uncertainty")
         self.assert_error(result, 78, "[config.unknown_key]", "the nearest is uncertainty.")
+
+    def test_of_very_many_choices_a_near_one_is_named(self):
+        self.assert_error(self.check("model.kind=lama"), 78, "[config.bad_value]", "the nearest is llama, and --help lists all")
+        far = self.check("model.kind=kenlm")  # elmo would not help
+        self.assert_error(far, 78, "[config.bad_value]", "; --help lists all")
+        self.assertNotIn("nearest", far.err)
 
     def test_every_word_for_a_job_names_one_that_exists(self):
         table, commands, seen = rows("jobs/words.c", 3), {}, set()

@@ -237,20 +237,25 @@ static const struct {
              [BP_OPTION_CHOICE] = {"is not a choice", "one of"},
              [BP_OPTION_BYTES] = {"is not a number of bytes", "bytes (KiB, MiB, GiB, k, M, G)"}};
 
-/* Of very many choices the nearest. */
+/* Of very many choices the nearest, if it may be meant: half of its letters are right. */
 static bp_err fail_choice(const bp_option *option, const char *value, const char *where)
 {
     char *choices = bp_strdup(option->choices), *rest = choices;
     const char **words = bp_alloc("config.choices", (int64_t)strlen(choices) + 2, sizeof *words);
+    const char *nearest;
+    bool is_near;
     int count = 0;
     bp_err err;
 
     for (char *word; (word = strsep(&rest, "|"));)
         words[count++] = word;
+    nearest = bp_nearest_word(value, words);
+    is_near = 2 * config_edit_distance(value, nearest) <= (int)strlen(nearest);
     err = bp_fail(BP_ERR_CONFIG, "config.bad_value",
-                  "%s = %.*s%s is not a choice: at %s; the nearest is %s, and --help lists all %d",
-                  option->key, SHOWN_BYTES, value, strlen(value) > SHOWN_BYTES ? "..." : "", where,
-                  bp_nearest_word(value, words), count);
+                  "%s = %.*s%s is not a choice: at %s; %s%s%s--help lists all %d", option->key,
+                  SHOWN_BYTES, value, strlen(value) > SHOWN_BYTES ? "..." : "", where,
+                  is_near ? "the nearest is " : "", is_near ? nearest : "", is_near ? ", and " : "",
+                  count);
     bp_free(words);
     bp_free(choices);
     return err;

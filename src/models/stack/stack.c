@@ -563,5 +563,4 @@ bp_model_facts bp_stack_facts(const bp_model_shape *shape)
 }
 
 const bp_block_list bp_stack_block_list = {BP_STACK_BLOCKS, .cost = bp_stack_cost, .begin = begin,
-                                           .add_common = add_common,
-                                           .add = bp_stack_add_block};
+                                           .add_common = add_common, .add = bp_stack_add_block};

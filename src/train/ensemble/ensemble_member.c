@@ -152,9 +152,9 @@ static int64_t listed_step(const ensemble *self, int64_t member)
 }
 
 /* A score job over the documents that the bag lacks, with the default convention, regardless of the
- * configuration's other keys of scoring. */
-static bp_err score_config(const ensemble *self, int64_t member, const bp_config *trained,
-                           bp_config **out)
+ * configuration's other keys of scoring. `best`: by the member's best checkpoint. */
+static bp_err score_config(const ensemble *self, int64_t member, bool best,
+                           const bp_config *trained, bp_config **out)
 {
     const bp_option *const tables[] = {bp_score_options, bp_score_rule_options};
     bp_err err = bp_config_derive(out, trained, self->jobs->score, self->jobs->score);
@@ -166,7 +166,7 @@ static bp_err score_config(const ensemble *self, int64_t member, const bp_config
     if (err == BP_OK)
         err = set_path(self, *out, "run.dir", member, "oob");
     if (err == BP_OK)
-        err = set_path(self, *out, "score.model", member, lists_best(self, member) ? BEST : "");
+        err = set_path(self, *out, "score.model", member, best ? BEST : "");
     if (err == BP_OK)
         err = bp_config_set(*out, "score.corpus", bp_corpus_keys_of(trained)->train);
     if (err == BP_OK)
@@ -271,15 +271,17 @@ static bp_err remove_parts(const ensemble *self, int64_t member)
 static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t member,
                                const bp_config *trained)
 {
-    bool root = bp_comm_is_root(group), of_others = false;
+    bool root = bp_comm_is_root(group), of_others = false, best;
     bp_config *config = NULL;
     bp_err err;
 
     if (bp_all_max_int(root && is_scored(self, member, &of_others), group) != 0)
         return bp_agree(group, root ? remove_parts(self, member) : BP_OK);
+    /* another node may not see yet what the root has committed */
+    best = bp_all_max_int(root && lists_best(self, member), group) != 0;
     err = of_others ? ensemble_member_forget_scores(self, member) : BP_OK;
     if (err == BP_OK)
-        err = score_config(self, member, trained, &config);
+        err = score_config(self, member, best, trained, &config);
     err = bp_agree(group, err);
     if (err == BP_OK)
         err = bp_score_as(group, config, NULL);
