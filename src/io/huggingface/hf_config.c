@@ -447,7 +447,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-/* An id below 0 is no token. */
+/* An id below 0, or beyond those of all vocabularies, is no token. */
 static void read_pad(bp_hf_shape *out, const json_t *config)
 {
     const json_t *pad = json_object_get(config, "pad_token_id");
@@ -455,7 +455,8 @@ static void read_pad(bp_hf_shape *out, const json_t *config)
 
     if (!pad && absent)
         out->pad_id = strtoll(absent, NULL, 10);
-    else if (json_is_integer(pad) && json_integer_value(pad) >= 0)
+    else if (json_is_integer(pad) && json_integer_value(pad) >= 0 &&
+             json_integer_value(pad) < INT32_MAX)
         out->pad_id = json_integer_value(pad);
     out->no_pad = out->pad_id < 0;
 }

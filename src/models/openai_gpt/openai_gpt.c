@@ -28,14 +28,10 @@ static const bp_hf_row ROWS[] = {
     BP_HF_MATRIX("positions_embed.weight", "context", "width", "wpe"),
     BP_HF_GPT_QUERIES,
     BP_HF_GPT_CONV("h.*.attn.c_proj", "width", "width", "h.*.attn.out"),
-    BP_HF_LAYER_NORM("h.*."
-                     "ln_1",
-                     "h.*.ln1"),
+    BP_HF_LAYER_NORM("h.*.ln_1", "h.*.ln1"),
     BP_HF_GPT_CONV("h.*.mlp.c_fc", "width", "4*width", "h.*.mlp.up"),
     BP_HF_GPT_CONV("h.*.mlp.c_proj", "4*width", "width", "h.*.mlp.down"),
-    BP_HF_LAYER_NORM("h.*."
-                     "ln_2",
-                     "h.*.ln2"),
+    BP_HF_LAYER_NORM("h.*.ln_2", "h.*.ln2"),
     BP_HF_UNTIED("lm_head.weight"),
     {0}};
 
