@@ -112,15 +112,14 @@ static bp_err add_cell(void *self, const score_group *group)
     return set_figures(cell, &r->draws);
 }
 
-/* Without the end that names the folder score in it. */
-static char *folder_of(const char *given)
+char *table_run_folder(const char *given, const char *part)
 {
-    size_t bytes = strlen(given);
+    size_t bytes = strlen(given), end = strlen(part);
 
     while (bytes > 1 && given[bytes - 1] == '/')
         bytes--;
-    if (bytes > 6 && strncmp(given + bytes - 6, "/score", 6) == 0)
-        bytes -= 6;
+    if (bytes > end && strncmp(given + bytes - end, part, end) == 0)
+        bytes -= end;
     return bp_sprintf("%.*s", (int)bytes, given);
 }
 
@@ -221,7 +220,7 @@ static bp_err add_model(score_table *table, const char *given)
             bp_realloc("tool.models", table->named, table->model_count + 1, sizeof(bool));
         table->named[table->model_count] = folder != given;
         table->models[table->model_count++] =
-            folder == given ? folder_of(folder)
+            folder == given ? table_run_folder(folder, "/score")
                             : bp_sprintf("%.*s", (int)(folder - 1 - given), given);
         err = score_groups_each(&scores, add_cell, &r);
     }

@@ -43,6 +43,9 @@ char *table_spell_figure(const form *f, const score_figure *figure);
 void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64_t columns,
                      const char *note);
 
+/** The run folder that a user has named: without "/" at its end, and without `part` ("/score") that
+ * names the folder in it. bp_free(). */
+char *table_run_folder(const char *given, const char *part);
 /** The last part of a model's path, or the whole path if two models share that part. */
 const char *score_table_short_name(const score_table *table, int64_t model);
 /** The cell of another model on the same group; NULL if there is none. */

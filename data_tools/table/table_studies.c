@@ -28,6 +28,7 @@ typedef struct study_row {
 
 typedef struct studies {
     json_t **summaries;
+    char **folders; /* run folders */
     int64_t count;
     study_row *rows;
     int64_t row_count;
@@ -75,11 +76,13 @@ static bp_err add_study(studies *all, const char *folder)
                           "it has no methods: at %s; name run.dir of an uncertainty job", path);
     }
     all->summaries = bp_realloc("tool.studies", all->summaries, all->count + 1, sizeof summary);
+    all->folders = bp_realloc("tool.studies", all->folders, all->count + 1, sizeof *all->folders);
+    all->folders[all->count] = table_run_folder(folder, "/uncertainty");
     all->summaries[all->count++] = summary;
     json_object_foreach((json_t *)(uintptr_t)methods, name, method)
     {
         all->rows = bp_realloc("tool.studies", all->rows, all->row_count + 1, sizeof *all->rows);
-        all->rows[all->row_count++] = (study_row){folder, name, method};
+        all->rows[all->row_count++] = (study_row){all->folders[all->count - 1], name, method};
     }
     bp_free(path);
     return err;
@@ -231,16 +234,15 @@ static void put_rows(FILE *out, const studies *all)
 
 /* ---- to read: a row a method, a column a figure ---- */
 
-/* The last name of a study's folder, or all of it where another study has that name too. */
-static const char *name_of(const studies *all, const char *study)
+/* The last part of its path, unless another study has it too. */
+static const char *short_name(const studies *all, const char *study)
 {
-    const char *name = bp_path_base(study);
+    const char *base = bp_path_base(study);
 
-    for (int64_t r = 0; r < all->row_count; r++)
-        if (strcmp(all->rows[r].study, study) != 0 &&
-            strcmp(bp_path_base(all->rows[r].study), name) == 0)
+    for (int64_t k = 0; k < all->count; k++)
+        if (strcmp(all->folders[k], study) != 0 && strcmp(bp_path_base(all->folders[k]), base) == 0)
             return study;
-    return name;
+    return base;
 }
 
 static void put_form(FILE *out, const studies *all, const form *f)
@@ -260,7 +262,7 @@ static void put_form(FILE *out, const studies *all, const form *f)
         const study_row *row = &all->rows[r];
         char **cells = texts + (1 + r) * columns;
 
-        cells[0] = all->count > 1 ? table_spell(f, "%s %s", name_of(all, row->study), row->name)
+        cells[0] = all->count > 1 ? table_spell(f, "%s %s", short_name(all, row->study), row->name)
                                   : table_spell(f, "%s", row->name);
         for (int64_t h = 0; h < all->head_count; h++) {
             score_figure figure = figure_of(row, &all->heads[h]);
@@ -322,8 +324,11 @@ bp_err table_of_studies(char *const *folders, int count, const file_options *opt
         err = save(&all, f, out);
     else if (err == BP_OK)
         put(stdout, &all, f);
-    for (int64_t k = 0; k < all.count; k++)
+    for (int64_t k = 0; k < all.count; k++) {
         json_decref(all.summaries[k]);
+        bp_free(all.folders[k]);
+    }
+    bp_free(all.folders);
     bp_free(all.summaries);
     bp_free(all.rows);
     bp_free(all.heads);

@@ -360,7 +360,8 @@ class Trained(test_finetune.TaskTest, Opened):
         keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.examples=0")
         self.write(name + "-sets.json", json.dumps(groups))
         for ranks in (0, 2):
-            self.explained(f"{name}{ranks}", ranks, *keys, "explain.methods=contrast_sets", f"explain.sets={self.at(name + '-sets.json')}")
+            result = self.explained(f"{name}{ranks}", ranks, *keys, "explain.methods=contrast_sets", f"explain.sets={self.at(name + '-sets.json')}")
+            self.assertNotIn("[explain.lone_sets]", result.err)
         self.assertEqual(self.files(name + "0"), self.files(name + "2"))
         found = {}
         for target in ("best", "label") if kind != "values" else ("best",):
@@ -372,6 +373,9 @@ class Trained(test_finetune.TaskTest, Opened):
                 for d, number in enumerate(numbers):
                     found[target][number] += values[starts[d]:starts[d + 1]]
         return self.summary_of(name + "0")["contrast_sets"], found
+
+    def sets_file(self, name):
+        return h5py.File(os.path.join(self.at(name), "explain", "contrast_sets.h5"))
 
     def test_contrast_sets_of_tags_answers_and_values(self):
         """Right by word, by document with all its windows, and differences; from a list of sets."""
@@ -411,12 +415,25 @@ class Trained(test_finetune.TaskTest, Opened):
                 self.assertEqual(set(figures) - {"sets", "pairs", "intervals"}, set(wanted))
                 for name, list_of in wanted.items():
                     self.assertAlmostEqual(figures[name][0], numpy.mean(list_of), delta=1e-5, msg=f"{kind} {name}")
+                if kind == "tags":  # a word counts once, however many of its outcomes are explained
+                    self.explained("set_every", 0, f"explain.model={model}", f"explain.corpus={corpus}", "explain.examples=0", "explain.methods=contrast_sets",
+                                   f"explain.sets={self.at('set_tags-sets.json')}", "explain.target=every")
+                    self.assertEqual(self.summary_of("set_every")["contrast_sets"], figures)
+                    for array in ("set", "labelled", "right"):
+                        every, once = ([*file[array][:]] for file in map(self.sets_file, ("set_every", "set_tags0")))
+                        self.assertEqual(every, once, array)
         keys = (f"explain.model={model}", f"explain.corpus={corpus}", "explain.methods=contrast_sets", f"explain.sets={self.at('wrong.json')}")
         for text in ("{}", '["a"]', json.dumps([1] * 24)):
             self.write("wrong.json", text)
             for ranks in (0, 2):
                 self.assert_error(self.explain("wrong_sets", ranks, *keys), 65, "[explain.bad_sets]", "wrong.json")
         self.assert_error(self.explain("wrong_sets", 0, *keys[:3], f"explain.sets={self.at('none.json')}"), 66, "none.json")
+        self.write("lone.json", json.dumps([None, "", *map(str, range(22))]))
+        for ranks in (0, 2):
+            result = self.explained(f"lone{ranks}", ranks, *keys[:3], f"explain.sets={self.at('lone.json')}")
+            self.assert_warning(result, "[explain.lone_sets]", "lone.json")
+            self.assertEqual(result.err.count("[explain.lone_sets]"), 1, str(result))
+            self.assertEqual(self.summary_of(f"lone{ranks}")["contrast_sets"]["sets"], 0)
 
     def test_attributions_sum_to_what_the_baseline_changes(self):
         for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),

@@ -84,6 +84,10 @@ class Generate(GenerateTest):
                 shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
                 self.assertEqual(shown, [line["index"] for line in sorted(lines, key=orders[by])][:10])
                 self.assertIn(html.escape(lines[shown[0]]["text"], quote=False).split()[0], table)
+        lines = self.made("page_thrice", 0, "generate.samples=3")  # greedy: a prompt has one text three times
+        (table,) = re.findall(r"<h3>By perplexity</h3>\n<table>\n(.*?)</table>", self.data("page_thrice", "index.html").decode(), re.S)
+        shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
+        self.assertEqual(shown, [line["index"] for line in sorted(lines[::3], key=lambda line: -line["perplexity"])][:10])
         self.assert_error(run([program("bagpipe-data"), "table", os.path.join(self.at("page_alone"), "generate", "outputs.jsonl")]), 65, "[h5.not_hdf5]", "JSON Lines")
 
     def test_few_texts_of_many_prompts_are_warned_of(self):

@@ -492,6 +492,11 @@ class ScoreTask(test_finetune.TaskTest):
         self.assert_error(written, 78, "[generate.of_task]", "classes")
         other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
+        ends = self.tuned("ends", 0, *test_finetune.GPT, "train.steps=1")  # reads no cls and no sep
+        for name, *members in (("ends-last", tuned, ends), ("ends-first", ends, tuned)):
+            path = self.ensemble(name, *members)
+            for ranks in (0, 2):
+                self.assert_error(self.score(name + "-score", path, ranks), 65, "[ensemble.unlike_members]", "cls and sep", "an end")
 
     def test_columns_of_tasks_that_a_conversion_leaves_out_are_named(self):
         with h5py.File(self.at("foreign.h5"), "w") as file:

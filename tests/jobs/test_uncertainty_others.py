@@ -207,9 +207,14 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(table(folder, "--out", self.at("table." + ending)).status, 0)
             self.assertEqual(pathlib.Path(self.at("table." + ending)).read_text(encoding="utf-8"), printed.out)
         self.assertIn("of\\_others", table(folder, "--form", "latex").out)
-        shutil.copytree(folder + "/uncertainty", self.at("again/tabled/uncertainty"))
-        both = table(folder, self.at("again/tabled"), "--form", "text").out.splitlines()[1:]
-        self.assertEqual([" ".join(line.split()[:2]) for line in both], [f"{name} {method}" for name in (folder, self.at("again/tabled")) for method in ("one", "of_others")])
+        # a study is named by its run folder, however it is written, and by the whole path where names are alike
+        other = self.at("elsewhere/tabled")
+        shutil.copytree(folder, other)
+        shutil.copytree(folder, self.at("third"))
+        for ending in ("/", "/uncertainty", "/uncertainty/"):
+            lines = table(folder + ending, other + ending, self.at("third") + ending, "--form", "text", "--figure", "nll").out.splitlines()
+            self.assertEqual([line.split()[0] for line in lines[1::2]], [folder, other, "third"])
+            self.assertEqual(table(folder + ending).out, table(folder).out)
         for arguments, status, words in (((folder, "--format", "latex"), 64, ("[command.not_understood]", "--form:")), ((folder, "--form", "xls"), 64, ("[table.bad_form]",)),
                                          ((folder, "--out", self.at("t.png")), 64, ("[table.bad_ending]", "uncertainty/plots")),
                                          ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc"))):

@@ -214,7 +214,7 @@ class UncertaintyRuns(UncertaintyTest):
         self.assert_error(result, 65, "tokens.h5")
 
     def test_what_tells_little_is_warned_of(self):
-        reported = {"corpus.train=" + self.at("valid.h5"): ("[laplace.other_corpus]", "[laplace.few_tokens]"),
+        reported = {"corpus.train=" + self.at("valid.h5"): ("[laplace.other_corpus]", "[laplace.few_tokens]", "[comparison.calibrated_on_training]"),
                 "laplace.tokens=500": ("[laplace.few_tokens]",), "uncertainty.dropout=0": ("[comparison.no_dropout]",),
                 "uncertainty.passes=1": ("[comparison.one_pass]",)}
         quiet = run(self.command("warned", "laplace.tokens=10000", "--plan"))

@@ -155,6 +155,26 @@ class Classes(FolderTest):
             self.assert_error(result, 65, word)
             self.assertFalse(os.path.exists(self.at("damaged")))
 
+    def test_an_ensemble_reads_texts_in_one_way(self):
+        """Members with other paddings are refused; no padding at all is that of a checkpoint of an earlier version, too."""
+        draw = numpy.random.default_rng(5)
+        for name, keys in (("other", {"pad_token_id": 8}), ("null", {"pad_token_id": None}), ("absent", {})):
+            config = {"model_type": "llama", "architectures": ["Llama" + SEQUENCE], **COMMON, "vocab_size": WORDS + 5, "max_position_embeddings": CONTEXT,
+                      "id2label": {str(n): one for n, one in enumerate(CLASSES)}, "label2id": {one: n for n, one in enumerate(CLASSES)}, **keys}
+            tensors = {tensor: draw.normal(len(shape) == 1, 0.5, shape).astype("f4") for tensor, shape in decoders_numpy.names_and_shapes(config) if tensor != "lm_head.weight"}
+            tensors["score.weight"] = draw.normal(0, 0.5, (len(CLASSES), config["hidden_size"])).astype("f4")
+            self.imported("pads-" + name, config, tensors, "bare")
+        bagpipe_test.edit_manifest(self.at("pads-absent"), lambda manifest: manifest["state"]["model"].pop("padding"))
+        for name, members in (("alike", ("null", "absent")), ("unlike", ("null", "other")), ("unlike-first", ("other", "absent"))):
+            self.write(name + ".json", json.dumps({"members": [{"name": member, "path": "pads-" + member} for member in members]}))
+        alone = [[float(row["p_" + one]) for row in self.predictions("pads-" + name, "texts-bare") for one in CLASSES] for name in ("null", "absent")]
+        both = [float(row["p_" + one]) for row in self.predictions("alike.json", "texts-bare") for one in CLASSES]
+        numpy.testing.assert_allclose(both, numpy.mean(alone, axis=0), atol=1e-6)
+        for name in ("unlike", "unlike-first"):
+            result = bagpipe_test.run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"score.model={self.at(name + '.json')}", f"score.corpus={self.at('texts-bare.h5')}",
+                                       f"run.dir={self.at(name + '.run')}"])
+            self.assert_error(result, 65, "[ensemble.unlike_members]", "paddings", "-1", "8")
+
     def test_a_classifier_is_tuned_further_and_exported(self):
         """Alone and on tensor ranks it reads the same texts, and goes back as the class that it was."""
         config = {"model_type": "llama", "architectures": ["LlamaForSequenceClassification"], **COMMON, "vocab_size": WORDS + 5, "max_position_embeddings": CONTEXT,

@@ -162,6 +162,43 @@ class Oracles(Explained):
             best = outputs(inputs).argmax(-1)
             self.check("t5", d, {"": lambda x, _, best=best: outputs(x)[numpy.arange(len(best)), best]}, {"": inputs})
 
+    def test_classes_of_encoder_decoders_are_those_of_float64(self):
+        """A vector that the encoder reads, and the decoder a place later, after its start token, which stays as it is."""
+        self.plain()
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("plain.json"), "--format", "lines", "--out", self.at("lines.h5"), self.at("texts.txt")])
+        for kind, keys in (("T5", {"d_model": 12, "num_heads": 2, "d_ff": 18, "num_layers": 1, "num_decoder_layers": 1}),
+                           ("MBart", {"d_model": 12, "encoder_attention_heads": 2, "encoder_ffn_dim": 18, "encoder_layers": 1, "decoder_layers": 1})):
+            with self.subTest(kind):
+                config = test_seq2seq_shapes.config_of(kind, "ForSequenceClassification", {**keys, "id2label": test_seq2seq_shapes.LABELS})
+                tensors = test_seq2seq_shapes.weights(config)
+                name = kind + "-read"
+                encoders.write_folder(self.at(name + "-folder"), config, tensors)
+                self.must(["bagpipe-data", "import", self.at(name + "-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at(name + ".model")])
+                self.explain_as(name, "lines.h5", "every")
+                for d, (_, text) in enumerate(self.pairs):
+                    ids, start = [4 + int(word[1:]) for word in text] + [2], config["decoder_start_token_id"]
+                    if kind == "T5":
+                        own = {tensor.removeprefix("transformer."): values for tensor, values in tensors.items()}
+                        head = [tensors["classification_head." + part].astype(float) for part in ("dense.weight", "dense.bias", "out_proj.weight", "out_proj.bias")]
+                        table = own["shared.weight"].astype(float)
+
+                        def logits(x, _, own=own, head=head, table=table, start=start):
+                            twin, places = T5(config, {**own, "shared.weight": numpy.concatenate([x, table[[start]]])}), list(range(len(x)))
+                            state = twin.stack("decoder", [len(x)] + places[:-1], twin.stack("encoder", places))[-1]
+                            return log_softmax(head[2] @ numpy.tanh(head[0] @ state + head[1]) + head[3])
+                        inputs = table[ids]
+                    else:
+                        twin = seq2seq_numpy.Model(config, tensors)
+                        inputs, begun = twin.words("encoder", ids), twin.words("decoder", [start])
+
+                        def logits(x, _, ids=ids, begun=begun):
+                            words, seq2seq_numpy.Model.words = seq2seq_numpy.Model.words, lambda _, stack, __: x if stack == "encoder" else numpy.concatenate([begun, x[:-1]])
+                            try:
+                                return log_softmax(seq2seq_numpy.outcomes(config, tensors, ids))
+                            finally:
+                                seq2seq_numpy.Model.words = words
+                    self.check(name, d, {"": logits}, {"": inputs})
+
     def plain(self):
         special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
         self.write("plain.json", json.dumps({

@@ -279,6 +279,12 @@ class Shapes(FolderTest):
         self.assertIn("left out: the head of words", str(self.must(["bagpipe-data", "export", self.at("masked"), "--out", self.at("masked-out")])))
         tensors, config = encoders.read_tensors(self.at("masked-out")), read_json(self.at("masked-out"), "config.json")
         self.assertEqual((set(tensors), config["architectures"]), ({name for name, _ in t5_names(config)}, ["T5EncoderModel"]))
+        self.write("named.tsv", "a\tis\n" + "".join(" ".join(a) + "\t" + "ny"[k % 2] + "\n" for k, (a, _) in enumerate(self.pairs)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("masked.json"), "--format", "tsv", "--fields", "a", "--label", "is", "--out", self.at("named.h5"), self.at("named.tsv")])
+        self.must(["bagpipe", "finetune", self.at("score.ini"), f"run.dir={self.at('named')}", f"model.init={self.at('masked')}", "task.kind=classes", f"corpus.train={self.at('named.h5')}",
+                   "adapter.kind=lora", "train.steps=2", "train.batch=2"])
+        self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "export", self.at("named"), "--out", self.at("named-out")]), 65, "[export.no_counterpart]", "task = classes",
+                          "t5_encoder")
 
     def test_padding_of_a_trained_marian_is_what_targets_begin_with(self):
         """The end of a text, where no start token is given: there is no id below 0."""

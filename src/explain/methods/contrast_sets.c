@@ -67,8 +67,10 @@ static bp_err predict_parts(bp_model *lm, const bp_explain_settings *settings,
     if (err == BP_OK)
         bp_explain_look(settings, log_p, rows * columns);
     for (int64_t k = 0; k < document->K && err == BP_OK; k++) {
-        row += k == 0 || document->places[k] != document->places[k - 1];
-        if (document->labels[k] < 0)
+        bool again = k > 0 && document->places[k] == document->places[k - 1]; /* another outcome */
+
+        row += !again;
+        if (again || document->labels[k] < 0)
             continue;
         ++*labelled;
         *right += best_of(log_p + row * columns, columns) == document->labels[k];

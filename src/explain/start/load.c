@@ -55,6 +55,12 @@ static bp_err find_facts(explainer *self)
                 " inputs that are read, and only their beginning is explained: at explain.corpus; "
                 "cut them before, or use another explain.context",
                 self->texts.cut, self->texts.documents, self->texts.wish.most);
+    if (self->job->mesh->coordinates && self->texts.lone)
+        BP_WARN("explain.lone_sets",
+                "no two documents belong to one set, so that contrast_sets has no figures: at "
+                "explain.sets = %s; give a label or a list in which a text and its versions have "
+                "the same name",
+                self->texts.wish.sets);
     err = find_baseline(self);
     if (err == BP_OK && self->job->mesh->coordinates)
         err = explain_find_chosen(self);

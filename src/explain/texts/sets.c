@@ -92,6 +92,20 @@ static bp_err read_list(explain_texts *texts, int64_t documents, json_t *numbers
     return err;
 }
 
+/* Do two documents belong together? */
+static bool have_pair(const explain_texts *texts, int64_t documents, int64_t count)
+{
+    bool *seen = bp_alloc("explain.texts", count, sizeof *seen), pair = false;
+
+    for (int64_t d = 0; d < documents; d++)
+        if (texts->sets[d] >= 0) {
+            pair = pair || seen[texts->sets[d]];
+            seen[texts->sets[d]] = true;
+        }
+    bp_free(seen);
+    return pair;
+}
+
 bool explain_sets_are_listed(const char *sets)
 {
     size_t bytes = sets ? strlen(sets) : 0;
@@ -117,6 +131,7 @@ bp_err explain_sets_open(explain_texts *texts)
         err = number_file(texts, file, first, numbers);
         first += bp_corpus_file_info(file)->documents;
     }
+    texts->lone = err == BP_OK && !have_pair(texts, documents, (int64_t)json_object_size(numbers));
     json_decref(numbers);
     return err;
 }

@@ -56,6 +56,7 @@ typedef struct explain_texts {
     task_documents examples; /* if texts are framed; on all ranks */
     json_t *masks;           /* a list for each document; NULL if there are none */
     int64_t *sets;         /* [documents of the corpus] for contrast_sets; NULL if there are none */
+    bool lone;             /* of these no two are equal */
     int64_t mask;          /* the mask token; -1 if not a masked model */
     int32_t outcome;       /* the number of the named outcome */
     int64_t documents;     /* explained documents; for spans, windows over documents */

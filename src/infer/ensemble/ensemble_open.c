@@ -254,6 +254,36 @@ static bp_err compare_forced(const opening *o)
     return BP_OK;
 }
 
+static const char *frame_name(const bp_model_info *info)
+{
+    return info->frames ? "cls and sep" : info->task.unframed ? "none" : "an end";
+}
+
+/* All members with the head of a task read the texts that are made for the first one. */
+static bp_err compare_frames(const opening *o, int64_t k)
+{
+    const bp_model_info *first = &o->infos[0], *one = &o->infos[k];
+    const bp_task_shape *known = &first->task, *task = &one->task;
+
+    if (!bp_task_has_head(task))
+        return BP_OK;
+    if (strcmp(frame_name(one), frame_name(first)) != 0)
+        return differ(o, 0, k, "tokens around texts", frame_name(first), frame_name(one));
+    if (task->begins != known->begins) /* one was made by an earlier version */
+        return differ(o, 0, k, "beginnings of texts", known->begins ? "bos" : "none",
+                      task->begins ? "bos" : "none");
+    if (bp_task_trimmed(task) != bp_task_trimmed(known)) /* or by one */
+        return differ_in_number(o, 0, k, "paddings (-1: none)", bp_task_trimmed(known) - 1,
+                                bp_task_trimmed(task) - 1);
+    if (task->separators != known->separators)
+        return differ_in_number(o, 0, k, "separators of two texts", known->separators,
+                                task->separators);
+    if (!bp_task_is_framed_as(task, known))
+        return differ(o, 0, k, "segments of two texts", known->one_segment ? "one" : "two",
+                      task->one_segment ? "one" : "two");
+    return BP_OK;
+}
+
 /* Check that members are compatible. An unknown value is compatible with all; known values must
  * agree, in any order. */
 static bp_err compare_infos(const opening *o)
@@ -271,9 +301,8 @@ static bp_err compare_infos(const opening *o)
             strcmp(one->labels_hash, infos[0].labels_hash) != 0)
             return differ(o, 0, k, "tasks or classes", bp_task_name(infos[0].task.kind),
                           bp_task_name(one->task.kind));
-        if (one->task.begins != infos[0].task.begins) /* one was made by an earlier version */
-            return differ(o, 0, k, "beginnings of texts", infos[0].task.begins ? "bos" : "none",
-                          one->task.begins ? "bos" : "none");
+        if (compare_frames(o, k) != BP_OK)
+            return BP_ERR_FORMAT;
         if (one->words != infos[0].words)
             return differ_in_number(o, 0, k, "vocab_size", infos[0].words, one->words);
         if (one->masks != infos[0].masks)

@@ -105,11 +105,6 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     bp_err err = BP_OK;
 
     *out = (bp_hf_shape){.table = table, .labels = json_object_get(model, "labels")};
-    if (json_object_get(model, "task") && !bp_hf_has_size(table, "task"))
-        return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
-                       "the checkpoint's model has the head of a task, %s, which a %s of Hugging "
-                       "Face has not: at %s; export another one",
-                       json_string_value(json_object_get(model, "task")), table->model_type, where);
     for (int k = 0; VARIANTS[k]; k++)
         if (json_object_get(model, VARIANTS[k]))
             return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
@@ -175,13 +170,25 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
                  *bos = json_object_get(json_object_get(state, "roles"), "bos"),
                  *ends = json_object_get(state, "end_ids"),
                  *trimmed = json_object_get(model, "padding");
+    const char *task = json_string_value(json_object_get(model, "task"));
     bool known = false, has = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
     if (err != BP_OK)
         return err;
-    for (const bp_hf_table *const *table = tables; *table; table++)
-        has = has || (strcmp(kind, (*table)->kind) == 0 && has_task(*table, model));
+    for (const bp_hf_table *const *table = tables; *table; table++) {
+        bool of_kind = strcmp(kind, (*table)->kind) == 0;
+
+        known = known || of_kind;
+        has = has || (of_kind && has_task(*table, model));
+    }
+    if (known && !has && task)
+        return BP_FAIL(
+            BP_ERR_FORMAT, "export.no_counterpart",
+            "the checkpoint's model has task = %.40s, and Hugging Face has no class of a "
+            "%.40s for it: at %s; export another one",
+            task, kind, where);
+    known = false;
     for (int other = 0; other < 2; other++)
         for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
             if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model)) &&

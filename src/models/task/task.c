@@ -29,7 +29,8 @@ const bp_option bp_task_options[] = {
      false, .at = BP_AT(bp_task_keys, labels)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
      "of which tokens' states the head reads a text: auto is first, through a pooler, of "
-     "encoders, last of others, of encoder-decoders through a pooler too",
+     "encoders that begin texts with a cls token, last of others, of encoder-decoders through a "
+     "pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "this many of the first layers, and the embeddings below them, keep their values", false,

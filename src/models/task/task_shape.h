@@ -88,12 +88,18 @@ static inline bool bp_task_has_head(const bp_task_shape *task)
 /** The bp_pool of this name in checkpoints; BP_POOL_NONE if unknown. */
 int64_t bp_task_pool_named(const char *name);
 
-/** Do both put the same tokens around texts? */
+/** 1 + the token that is not read at the end of a text; 0: none. */
+static inline int64_t bp_task_trimmed(const bp_task_shape *task)
+{
+    return task->padding > 0 ? task->padding : 0;
+}
+
+/** Do both put the same tokens around texts, and read the same ones? */
 static inline bool bp_task_is_framed_as(const bp_task_shape *one, const bp_task_shape *other)
 {
     return one->begins == other->begins && one->separators == other->separators &&
            one->unframed == other->unframed && one->one_segment == other->one_segment &&
-           one->padding == other->padding;
+           bp_task_trimmed(one) == bp_task_trimmed(other);
 }
 
 /** Are outcomes a softmax of one linear map? True for a language model. */

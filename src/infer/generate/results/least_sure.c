@@ -38,6 +38,23 @@ static json_t *figure(double value)
     return json;
 }
 
+/* Samples of a prompt may be the same text. */
+static bool has_text(const bp_least_sure *list, const json_t *line, double value)
+{
+    json_t *text = beginning_of(line, "text");
+    const json_t *row;
+    bool has = false;
+    size_t k;
+
+    json_array_foreach(list->rows, k, row)
+    {
+        has = has || (list->values[k] == value && json_equal(json_object_get(row, "text"), text) &&
+                      json_equal(json_object_get(row, "index"), json_object_get(line, "index")));
+    }
+    json_decref(text);
+    return has;
+}
+
 void bp_least_sure_note(bp_least_sure *list, const json_t *line, bool by_members)
 {
     size_t tokens = json_array_size(json_object_get(line, "tokens")),
@@ -46,7 +63,8 @@ void bp_least_sure_note(bp_least_sure *list, const json_t *line, bool by_members
            information = number_of(line, "sequence_mutual_information") / (double)tokens,
            value = by_members ? information : perplexity;
 
-    if (isnan(value) || (count == BP_LEAST_SURE && !(value > list->values[count - 1])))
+    if (isnan(value) || (count == BP_LEAST_SURE && !(value > list->values[count - 1])) ||
+        has_text(list, line, value))
         return;
     if (!list->rows)
         list->rows = json_array();

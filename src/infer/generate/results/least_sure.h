@@ -16,8 +16,8 @@ typedef struct bp_least_sure {
 
 /** Take the text of a line of outputs.jsonl (docs/formats.md), with `prompt` cut at a length for a
  * table, if it is among them. by_members: the value is its mutual information per token, else its
- * perplexity; a text without that value is left out. Of equal values the earlier one comes first.
- */
+ * perplexity; a text without that value is left out, and so is one that its prompt has twice. Of
+ * equal values the earlier one comes first. */
 void bp_least_sure_note(bp_least_sure *list, const json_t *line, bool by_members);
 void bp_least_sure_clear(bp_least_sure *list);
 
