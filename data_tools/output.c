@@ -18,8 +18,8 @@ bp_err bp_output_is_not(const char *out, const char *input)
         !S_ISREG(written.st_mode) || written.st_dev != read.st_dev || written.st_ino != read.st_ino)
         return BP_OK;
     return BP_FAIL(BP_ERR_USAGE, "command.same_output",
-                   "the output is the same file as the input %s: at --out %s; name another file", input,
-                   out);
+                   "the output is the same file as the input %s: at --out %s; name another file",
+                   input, out);
 }
 
 bp_err bp_stdin_check(char *const *files, int count)
