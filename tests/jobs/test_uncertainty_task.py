@@ -249,10 +249,13 @@ class UncertaintyTask(test_finetune.TaskTest):
             self.assertAlmostEqual(costs[name], seconds, 9, name)
         self.assertLess(sum(line["seconds"] for line in bagpipe_test.metrics(tuned) if line["step"] <= step), whole)
         warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", domain, f"corpus.valid={wrong}", plan)
+        self.assertEqual(warned.status, 0, str(warned))
         self.assert_warning(warned, "[comparison.calibrated_on_selection]", "checkpoint of best, both,")
         warned = self.study("planned", f"newest={tuned}, both={both}", domain, f"corpus.valid={self.at('train.h5')}", plan, ranks=2)
+        self.assertEqual(warned.status, 0, str(warned))
         self.assert_warning(warned, "[comparison.calibrated_on_training]", "newest, both,")
         silent = self.study("planned", f"newest={tuned}", domain, f"corpus.valid={self.corpus('third', [{'text': 'the ship of the sea', 'topic': 'sea'}] * 8)}", plan)
+        self.assertEqual(silent.status, 0, str(silent))
         self.assertEqual((silent.status, "calibrated" in silent.err), (0, False), str(silent))
 
     def newest(self, run_dir):
