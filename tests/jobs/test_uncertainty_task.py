@@ -255,7 +255,6 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertEqual(warned.status, 0, str(warned))
         self.assert_warning(warned, "[comparison.calibrated_on_training]", "newest, both,")
         silent = self.study("planned", f"newest={tuned}", domain, f"corpus.valid={self.corpus('third', [{'text': 'the ship of the sea', 'topic': 'sea'}] * 8)}", plan)
-        self.assertEqual(silent.status, 0, str(silent))
         self.assertEqual((silent.status, "calibrated" in silent.err), (0, False), str(silent))
 
     def newest(self, run_dir):
