@@ -1,8 +1,8 @@
 #!/bin/sh
-# sh jobs/quickstart.sh [FOLDER]: from nothing to the perplexity of a small GPT, in about 4 minutes on two quiet cores.
+# sh jobs/quickstart.sh [FOLDER|FILE]: from nothing to the perplexity of a small GPT, in about 4 minutes on two quiet cores.
 #
 # It builds bagpipe, makes a tokenizer and two corpora, pretrains a GPT on several ranks, and scores text that was held
-# out. The text is what FOLDER holds: text files at any depth, .gz and .zst too, or .jsonl. Without FOLDER it is CMake's
+# out. The text is FILE, or what FOLDER holds: text files at any depth, .gz and .zst too, or .jsonl. Otherwise it is CMake's
 # manual (Debian's cmake-data) or, where CMake came without it, Perl's manuals and the licences. Everything goes to
 # runs/quickstart. Run again it goes on where it was stopped; with other text it starts anew. As root it first installs
 # what is missing of .ci/packages; as an ordinary user these packages must be there.
@@ -67,6 +67,19 @@ unpacked() {
     esac
 }
 
+# A long text becomes parts of 400 lines or more, each of which is a document: figures between documents need some.
+# split_text FILE LIST
+split_text() {
+    parts=$(($(wc -l <"$1") / 400))
+    if [ "$parts" -lt 2 ]; then
+        printf '%s\n' "$1" >>"$2"
+        return
+    fi
+    split -n "l/$((parts > 200 ? 200 : parts))" -d -a 3 -- "$1" "$1." || stop "cannot write $1"
+    rm -f "$1"
+    find "$(dirname "$1")" -path "$1.*" -size +0 | sort >>"$2"
+}
+
 # Few files, or JSON lines: the last tenth of each file's lines is held out.
 split_lines() {
     count=$(wc -l <"$run/text.list")
@@ -82,8 +95,13 @@ split_lines() {
         fi
         head -n $((lines - lines / 10)) "$run/text/all" >"$run/text/train.$number.$1"
         tail -n +$((lines - lines / 10 + 1)) "$run/text/all" >"$run/text/held_out.$number.$1"
-        printf '%s\n' "$run/text/train.$number.$1" >>"$run/train.list"
-        printf '%s\n' "$run/text/held_out.$number.$1" >>"$run/held_out.list"
+        for part in train held_out; do
+            if [ "$1" = txt ]; then
+                split_text "$run/text/$part.$number.$1" "$run/$part.list"
+            else
+                printf '%s\n' "$run/text/$part.$number.$1" >>"$run/$part.list"
+            fi
+        done
     done <"$run/text.list"
     rm -f "$run/text/all"
     [ -s "$run/train.list" ] || stop "the text is too short: give a folder with 10 text files, or with files of 10 lines and more"
@@ -257,10 +275,14 @@ case ${1:-} in -h | --help)
     exit 0
     ;;
 esac
-[ $# -le 1 ] || stop "too many arguments: sh jobs/quickstart.sh [FOLDER]"
+[ $# -le 1 ] || stop "too many arguments: sh jobs/quickstart.sh [FOLDER|FILE]"
 folder=""
 if [ $# = 1 ]; then
-    folder=$(cd "$1" 2>/dev/null && pwd) || stop "there is no folder $1"
+    if [ -f "$1" ]; then
+        folder=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+    else
+        folder=$(cd "$1" 2>/dev/null && pwd) || stop "there is no folder $1"
+    fi
     [ -n "$(list_text "$folder")" ] || stop "there is no text in $folder: give a folder with text files (.txt, .gz, .zst, .jsonl, ...)"
 fi
 cores=$(nproc)

@@ -179,7 +179,9 @@ static bp_line strip(bp_line line, bool left)
         first = first < at ? first : at;
         end = at + length;
     }
-    first = left && end > 0 ? first : 0;
+    if (end == 0) /* nothing else; the text may be NULL */
+        return (bp_line){line.text, 0};
+    first = left ? first : 0;
     return (bp_line){line.text + first, end - first};
 }
 

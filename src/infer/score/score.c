@@ -107,7 +107,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
             *targets = bp_try_alloc("score.batch", windows * length, sizeof(*targets));
     const bp_task_kind *kind = bp_task_kind_of(&self->info.task);
     float *values =
-        bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
+        bp_try_alloc("score.batch", self->info.statistics * windows * length, sizeof(*values));
     bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = zeros, .targets = targets};
     int32_t *lengths = NULL;

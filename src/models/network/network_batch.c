@@ -329,10 +329,12 @@ static void mirror_vectors(network_model *self, const bp_model_batch *batch, int
 {
     int64_t T = batch->length, E = self->face.info.vector_width;
     int32_t start = (int32_t)self->face.info.start_token;
-    float *to = self->mirrored + first * T * E, *scratch = self->mirrored + batch->windows * T * E;
+    float *to, *scratch;
 
-    if (!network_is_first(self))
+    if (!network_is_first(self)) /* only the first stage has the memory */
         return;
+    to = self->mirrored + first * T * E;
+    scratch = self->mirrored + batch->windows * T * E;
     bp_embedding_rows(self->network->blocks[0], 0, &start, 1, to, scratch);
     for (int64_t w = 0; w < windows; w++) {
         if (w > 0)
@@ -353,7 +355,7 @@ bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
     pass.first_window = batch->first_window + first;
     if (batch->vectors && network_mirrors(pieces)) {
         mirror_vectors(self, batch, first, windows);
-        pass.vectors[0] = self->mirrored + first * batch->length * E;
+        pass.vectors[0] = self->mirrored ? self->mirrored + first * batch->length * E : NULL;
         pass.vectors[1] = batch->vectors + first * batch->length * E;
     } else if (batch->vectors) {
         pass.vectors[0] = batch->vectors + first * batch->length * E;

@@ -42,9 +42,16 @@ symbol(k) = few[k] ? 7 : -1
 small(k) = members[k] ? faint(k) : colour(numbers[k])
 faint(k) = (members[k] ? (alone ? '#90' : '#d8') : '#b0') . substr(colour(numbers[k]), 2, 7)
 
+# Tics of the small panels: labels of more than five would run together.
+span_x = most_x / unit_x
+quarter = span_x > 0 ? span_x / 4 : 1
+power = 10.0 ** floor(log10(quarter))
+step_x = power * (quarter <= power ? 1 : quarter <= 2 * power ? 2 : quarter <= 5 * power ? 5 : 10)
+
 do for [format in formats] {
     eval begin(page_width, page_height)
     set multiplot
+    set xtics autofreq
     unset title
     set xrange [0:most_x / unit_x * 1.02]
     if (legend == 0) { unset key } else { set key at screen 0.08, screen 1 - 10.0 / page_height left top horizontal maxcols columns Left reverse samplen 2 }
@@ -68,6 +75,7 @@ do for [format in formats] {
         at = at + valid_height + gap
     }
     at = at + 24
+    set xtics step_x
     unset ylabel
     set yrange [0:*]
     set title 'learning rate' offset 0, -0.5
