@@ -54,7 +54,7 @@ mkdir "$bare/tests" "$bare/empty" && cp -r jobs .ci "$bare/" && cp tests/run.sh 
 helps() { # helps SCRIPT WORDS
     sh "$bare/$1" --help | grep -q "$2" && [ ! -e "$bare/build" ]
 }
-claim "the quickstart has a help" helps jobs/quickstart.sh "^sh jobs/quickstart.sh \[FOLDER\]"
+claim "the quickstart has a help" helps jobs/quickstart.sh "^sh jobs/quickstart.sh \[FOLDER|FILE\]"
 claim "the tests have a help" helps tests/run.sh "^sh tests/run.sh \[CTEST OPTION...\]"
 claim "a folder without text is refused" says "there is no text in $bare/empty" sh "$bare/jobs/quickstart.sh" "$bare/empty"
 claim "and nothing is built for it" [ ! -e "$bare/build" ]

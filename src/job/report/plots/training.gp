@@ -43,7 +43,7 @@ small(k) = members[k] ? faint(k) : colour(numbers[k])
 faint(k) = (members[k] ? (alone ? '#90' : '#d8') : '#b0') . substr(colour(numbers[k]), 2, 7)
 
 # Tics of the small panels: labels of more than five would run together.
-span_x = most_x / unit_x
+span_x = 1.0 * most_x / unit_x
 quarter = span_x > 0 ? span_x / 4 : 1
 power = 10.0 ** floor(log10(quarter))
 step_x = power * (quarter <= power ? 1 : quarter <= 2 * power ? 2 : quarter <= 5 * power ? 5 : 10)
