@@ -14,7 +14,9 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX    8
@@ -207,6 +209,29 @@ void put_csv(FILE *out, const char *text, size_t limit)
         bytes -= now;
     }
     putc('"', out);
+}
+
+void put_csv_real(FILE *out, double value)
+{
+    putc(',', out);
+    if (isfinite(value))
+        fprintf(out, "%.17g", value);
+}
+
+bp_err table_file_begin(table_file *file)
+{
+    *file = (table_file){.text = NULL};
+    file->out = open_memstream(&file->text, &file->bytes);
+    return file->out ? BP_OK : bp_fail_memory("a table", 1, 1);
+}
+
+bp_err table_file_save(table_file *file, const char *path)
+{
+    bp_err err = fclose(file->out) != 0 ? bp_fail_memory("a table", (int64_t)file->bytes, 1)
+                                        : bp_file_write(path, file->text, file->bytes);
+
+    free(file->text); /* open_memstream's */
+    return err;
 }
 
 const char *shown_path(const char *path)

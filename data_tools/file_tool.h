@@ -86,6 +86,22 @@ void put_csv(FILE *out, const char *text, size_t limit);
 /** Columns of a terminal that a text takes: characters, as UTF-8 has them. */
 int text_width(const char *text);
 
+/** A comma and a number in all its digits; no number if it is not finite. */
+void put_csv_real(FILE *out, double value);
+
+/** A table in memory, which becomes a file when it is whole. */
+typedef struct table_file {
+    FILE *out; /* write the table here */
+    char *text;
+    size_t bytes;
+} table_file;
+
+/** Errors: BP_ERR_SYSTEM memory; nothing is to be saved then. */
+bp_err table_file_begin(table_file *file);
+/** Write the file, and free the table, after an error too.
+ * Errors: BP_ERR_SYSTEM memory; those of bp_file_write. */
+bp_err table_file_save(table_file *file, const char *path);
+
 /** "1,340,447", in one of a few static buffers; valid for a few more calls. */
 const char *grouped(int64_t value);
 

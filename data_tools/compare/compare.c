@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the command line ---- */
@@ -315,24 +314,19 @@ static void put_csv_row(FILE *out, const comparison *c, const comparison_group *
 static bp_err save_csv(const comparison *c, const char *path)
 {
     named_figure figures[FIGURES];
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    bp_err err;
+    table_file file;
+    bp_err err = table_file_begin(&file);
 
-    if (!out)
-        return bp_fail_memory("a table", c->group_count, 1);
+    if (err != BP_OK)
+        return err;
     list_figures(figures, c, &c->groups[0]);
-    fprintf(out, "scope,name,value,unit");
+    fprintf(file.out, "scope,name,value,unit");
     for (int k = 0; k < FIGURES; k++)
-        fprintf(out, ",%s", figures[k].name);
-    putc('\n', out);
+        fprintf(file.out, ",%s", figures[k].name);
+    putc('\n', file.out);
     for (int64_t k = 0; k < c->group_count; k++)
-        put_csv_row(out, c, &c->groups[k]);
-    err = fclose(out) != 0 ? bp_fail_memory("a table", c->group_count, 1)
-                           : bp_file_write(path, text, bytes);
-    free(text); /* open_memstream's */
-    return err;
+        put_csv_row(file.out, c, &c->groups[k]);
+    return table_file_save(&file, path);
 }
 
 /* ---- JSON ---- */

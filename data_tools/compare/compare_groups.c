@@ -237,23 +237,14 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
     print_pairs(b, pairs, n, width);
 }
 
-static void put_real(FILE *out, double value)
-{
-    putc(',', out);
-    if (isfinite(value))
-        fprintf(out, "%.17g", value);
-}
-
 static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    bp_err err;
+    table_file file;
+    bp_err err = table_file_begin(&file);
 
-    if (!out)
-        return bp_fail_memory("a table", n, 1);
-    fprintf(out,
+    if (err != BP_OK)
+        return err;
+    fprintf(file.out,
             "label,harder,easier,figure,harder_figure,easier_figure,harder_documents,"
             "easier_documents,%s,low,high,p_value,p_holm\n",
             b->figure == BITS_PER_BYTE ? "difference" : "ratio");
@@ -261,26 +252,24 @@ static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, con
         const label_value *const sides[2] = {pairs[k].harder, pairs[k].easier};
         bp_interval interval = interval_of(b, &pairs[k]);
 
-        put_csv(out, b->label->name, SIZE_MAX);
+        put_csv(file.out, b->label->name, SIZE_MAX);
         for (int s = 0; s < 2; s++) {
-            putc(',', out);
-            put_csv(out, sides[s]->text, SIZE_MAX);
+            putc(',', file.out);
+            put_csv(file.out, sides[s]->text, SIZE_MAX);
         }
-        fprintf(out, ",%s", score_figure_names[b->figure]);
+        fprintf(file.out, ",%s", score_figure_names[b->figure]);
         for (int s = 0; s < 2; s++)
-            put_real(out, figure_of(b, sides[s], b->figure));
+            put_csv_real(file.out, figure_of(b, sides[s], b->figure));
         for (int s = 0; s < 2; s++)
-            put_real(out, sides[s]->figures[b->figure].documents);
-        put_real(out, between_of(b, pairs[k].difference));
-        put_real(out, interval.low);
-        put_real(out, interval.high);
-        put_real(out, pairs[k].p);
-        put_real(out, pairs[k].p_holm);
-        putc('\n', out);
+            put_csv_real(file.out, sides[s]->figures[b->figure].documents);
+        put_csv_real(file.out, between_of(b, pairs[k].difference));
+        put_csv_real(file.out, interval.low);
+        put_csv_real(file.out, interval.high);
+        put_csv_real(file.out, pairs[k].p);
+        put_csv_real(file.out, pairs[k].p_holm);
+        putc('\n', file.out);
     }
-    err = fclose(out) != 0 ? bp_fail_memory("a table", n, 1) : bp_file_write(path, text, bytes);
-    free(text); /* open_memstream's */
-    return err;
+    return table_file_save(&file, path);
 }
 
 bp_err compare_groups(score_folder *scores, const char *label, const char *figure,

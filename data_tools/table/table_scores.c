@@ -15,7 +15,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- figures ---- */
@@ -232,13 +231,6 @@ static bp_err add_model(score_table *table, const char *given)
 
 /* ---- CSV: one row per model and group ---- */
 
-static void put_real(FILE *out, double value)
-{
-    putc(',', out);
-    if (isfinite(value))
-        fprintf(out, "%.17g", value);
-}
-
 static void put_rows(FILE *out, const score_table *table)
 {
     fprintf(out, "model,scope,name,value,documents,tokens");
@@ -257,9 +249,9 @@ static void put_rows(FILE *out, const score_table *table)
         }
         fprintf(out, "%" PRId64 ",%" PRId64, cell->documents, cell->tokens);
         for (int f = 0; f < SCORE_FIGURES; f++) {
-            put_real(out, cell->figures[f].value);
-            put_real(out, cell->figures[f].interval.low);
-            put_real(out, cell->figures[f].interval.high);
+            put_csv_real(out, cell->figures[f].value);
+            put_csv_real(out, cell->figures[f].interval.low);
+            put_csv_real(out, cell->figures[f].interval.high);
         }
         putc('\n', out);
     }
@@ -545,18 +537,13 @@ static void put_table(FILE *out, const score_table *table, const form *f, int fi
 
 static bp_err save_table(const score_table *table, const form *f, int figure, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    bp_err err = BP_OK;
+    table_file file;
+    bp_err err = table_file_begin(&file);
 
-    if (!out)
-        return bp_fail_memory("a table", table->cell_count, 1);
-    put_table(out, table, f, figure);
-    err = fclose(out) != 0 ? bp_fail_memory("a table", table->cell_count, 1)
-                           : bp_file_write(path, text, bytes);
-    free(text); /* open_memstream's */
-    return err;
+    if (err != BP_OK)
+        return err;
+    put_table(file.out, table, f, figure);
+    return table_file_save(&file, path);
 }
 
 /* Folders may be alike, but not a NAME and another one. */

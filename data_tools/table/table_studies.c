@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SUMMARY_LIMIT ((int64_t)1 << 30)
@@ -194,13 +193,6 @@ static void put_head(FILE *out, const study_head *head, const char *end)
     bp_free(text);
 }
 
-static void put_real(FILE *out, double value)
-{
-    putc(',', out);
-    if (isfinite(value))
-        fprintf(out, "%.17g", value);
-}
-
 static void put_rows(FILE *out, const studies *all)
 {
     fprintf(out, "study,method,way,members");
@@ -224,9 +216,9 @@ static void put_rows(FILE *out, const studies *all)
         for (int64_t h = 0; h < all->head_count; h++) {
             score_figure figure = figure_of(row, &all->heads[h]);
 
-            put_real(out, figure.value);
-            put_real(out, figure.interval.low);
-            put_real(out, figure.interval.high);
+            put_csv_real(out, figure.value);
+            put_csv_real(out, figure.interval.low);
+            put_csv_real(out, figure.interval.high);
         }
         putc('\n', out);
     }
@@ -288,18 +280,13 @@ static void put(FILE *out, const studies *all, const form *f)
 
 static bp_err save(const studies *all, const form *f, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    bp_err err;
+    table_file file;
+    bp_err err = table_file_begin(&file);
 
-    if (!out)
-        return bp_fail_memory("a table", all->row_count, 1);
-    put(out, all, f);
-    err = fclose(out) != 0 ? bp_fail_memory("a table", all->row_count, 1)
-                           : bp_file_write(path, text, bytes);
-    free(text); /* open_memstream's */
-    return err;
+    if (err != BP_OK)
+        return err;
+    put(file.out, all, f);
+    return table_file_save(&file, path);
 }
 
 bp_err table_of_studies(char *const *folders, int count, const file_options *options)
