@@ -403,3 +403,20 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
     bp_free(parent);
     return err;
 }
+
+bp_err bp_ensemble_read_state(json_t **state, const char *path)
+{
+    bp_ensemble_list list = {0};
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
+
+    if (err == BP_OK)
+        err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
+                                          &manifest);
+    *state = json_incref(json_object_get(manifest, "state"));
+    json_decref(manifest);
+    bp_free(folder);
+    bp_ensemble_list_clear(&list);
+    return err;
+}

@@ -3,6 +3,7 @@
 #ifndef BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
 #define BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
 
+#include "base/config/json.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -48,5 +49,11 @@ bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
 /** Remove `folder`/ensemble.json, if there is one: what it lists may change. Errors: BP_ERR_DENIED,
  * BP_ERR_IO, those of the fence (base/files/fence.h). */
 bp_err bp_ensemble_list_remove(const char *folder);
+
+/** The state in the manifest of a checkpoint, or of an ensemble's first member; no tensor is read.
+ *
+ * Local. Owns: *state is a new reference; NULL after an error, or if there is none.
+ * Errors:     those of bp_ensemble_list_load and bp_checkpoint_read_metadata. */
+bp_err bp_ensemble_read_state(json_t **state, const char *path);
 
 #endif

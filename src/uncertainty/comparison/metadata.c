@@ -192,18 +192,12 @@ static bp_err look_at_ensemble(comparison_metadata *metadata, const comparison_m
 
 bp_err comparison_read_classes(char ***names, int64_t *count, const char *path)
 {
-    bp_ensemble_list list = {0};
-    char *folder = NULL;
-    json_t *manifest = NULL;
-    bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
+    json_t *state = NULL;
+    bp_err err = bp_ensemble_read_state(&state, path);
+    const json_t *labels = json_object_get(json_object_get(state, "model"), "labels");
 
     *names = NULL;
     *count = 0;
-    if (err == BP_OK)
-        err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
-                                          &manifest);
-    const json_t *labels =
-        json_object_get(json_object_get(json_object_get(manifest, "state"), "model"), "labels");
     if (json_array_size(labels) > 0)
         *names = bp_alloc("comparison.classes", (int64_t)json_array_size(labels), sizeof **names);
     for (size_t k = 0; k < json_array_size(labels); k++) {
@@ -211,9 +205,7 @@ bp_err comparison_read_classes(char ***names, int64_t *count, const char *path)
 
         (*names)[(*count)++] = bp_strdup(name ? name : "");
     }
-    json_decref(manifest);
-    bp_free(folder);
-    bp_ensemble_list_clear(&list);
+    json_decref(state);
     return err;
 }
 

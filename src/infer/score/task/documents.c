@@ -15,24 +15,6 @@
 
 /* ---- what documents are ---- */
 
-/* The state of a checkpoint, or of the first member of an ensemble, without tensors. */
-static bp_err read_state(json_t **state, const char *path)
-{
-    bp_ensemble_list list = {0};
-    char *folder = NULL;
-    json_t *manifest = NULL;
-    bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
-
-    if (err == BP_OK)
-        err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
-                                          &manifest);
-    *state = json_incref(json_object_get(manifest, "state"));
-    json_decref(manifest);
-    bp_free(folder);
-    bp_ensemble_list_clear(&list);
-    return err;
-}
-
 static int64_t span_key(const task_documents *self, const char *key, int64_t asked,
                         int64_t otherwise)
 {
@@ -232,7 +214,7 @@ static bp_err open_documents(task_documents *self, const task_documents_spec *sp
 {
     int64_t roles[BP_ROLES];
     bp_model_shape shape;
-    bp_err err = read_state(&self->state, spec->path);
+    bp_err err = bp_ensemble_read_state(&self->state, spec->path);
 
     memcpy(roles, bp_corpus_roles(self->corpus), sizeof roles);
     if (err == BP_OK) {
