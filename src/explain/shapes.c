@@ -63,6 +63,17 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
     return all[array->shape];
 }
 
+int bp_explain_attentions(bp_explain_attends out[BP_EXPLAIN_ATTENTIONS],
+                          const bp_explain_form *form)
+{
+    out[0] = (bp_explain_attends){"", "attention", false, form->layers, form->T, form->T};
+    out[1] =
+        (bp_explain_attends){"encoder_", "attention", true, form->source_layers, form->S, form->S};
+    out[2] =
+        (bp_explain_attends){"cross_", "cross_attention", false, form->layers, form->T, form->S};
+    return form->S > 0 ? BP_EXPLAIN_ATTENTIONS : 1;
+}
+
 int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form)
 {
     int64_t floats = 0;

@@ -70,6 +70,19 @@ class Explained(FolderTest):
                                 for d in range(len(targets) - 1)]
             return found
 
+    def weights(self, name, e, shape, prefix=""):
+        """The weights that examples.h5 keeps of example e, of one kind of attention, as an array of `shape`: layers, heads, queries, keys."""
+        with h5py.File(os.path.join(self.at(name), "explain", "examples.h5")) as file:
+            start, end = file[prefix + "weight_start"][e:e + 2]
+            kept = file[prefix + "kept"][e]
+            keys = file[prefix + "key"][start:end].reshape(*shape[:3], kept)
+            weights = file[prefix + "weight"][start:end].reshape(keys.shape)
+        self.assertTrue((numpy.diff(weights, axis=-1) <= 0).all(), "the largest come first")
+        found = numpy.zeros(shape)
+        for at in numpy.argwhere(keys >= 0):
+            found[at[0], at[1], at[2], int(keys[tuple(at)])] = weights[tuple(at)]
+        return found
+
     def files(self, name):
         folder = os.path.join(self.at(name), "explain")
         return {file: self.content(os.path.join(folder, file)) for file in sorted(os.listdir(folder)) if file.endswith((".h5", ".json"))}

@@ -1,10 +1,12 @@
 """bagpipe explain of masked models, tasks and encoder-decoders: against torch's autograd in float64, ../shared/reference/explain-tiny."""
+import base64
 import json
 import os
 
 import bagpipe_test
 import test_finetune
 from bagpipe_test import read_json, shared
+from page_test import data_of
 from test_explain import Explained, read_tensors
 
 try:
@@ -154,6 +156,27 @@ class Kinds(Opened):
                 if not statistic.endswith("queries"):
                     self.close(corpus[prefix + statistic], numpy.array(value, float).ravel(), 2e-6, f"{name} {theirs} {statistic}")
 
+    KINDS = {"encoder_attention": "encoder_", "decoder_attention": "", "cross_attention": "cross_"}
+
+    def compare_weights(self, name, model):
+        """Of an encoder-decoder, in examples.h5, and in 255ths on the pages."""
+        for d in range(self.DOCUMENTS):
+            with open(os.path.join(self.at(name), "explain", f"example-{d + 1}.html"), encoding="utf-8") as page:
+                drawn = {kind["of"]: kind for kind in data_of(page.read())["attention"]}
+            for theirs, prefix in self.KINDS.items():
+                want = self.loaded(model)[1][f"doc{d}.{theirs}"]
+                found = self.weights(name, d, want.shape, prefix)
+                self.close(found, want, 2e-6, f"{name} {theirs} {d}")
+                kind = drawn.pop(prefix)
+                self.assertEqual((kind["layers"], kind["heads"]), want.shape[:2])
+                shown = numpy.frombuffer(base64.b64decode(kind["weights"]), "u1").reshape(*want.shape[:3], kind["kept"])
+                keys = numpy.frombuffer(base64.b64decode(kind["keys"]), "<u2").reshape(shown.shape)
+                drawing = numpy.zeros(want.shape)
+                for at in numpy.argwhere(keys != 65535):
+                    drawing[at[0], at[1], at[2], keys[tuple(at)]] = shown[tuple(at)]
+                self.close(drawing / 255, want, 0.5 / 255 + 2e-6, f"{name} {theirs} {d} on its page")
+            self.assertEqual(drawn, {})
+
     def compare_lens(self, name, model):
         _, expected, integers, figures = self.loaded(model)
         names = {"rank_next": "rank", "rank_final": "rank_best", "logprob_next": "logprob", "logprob_final": "logprob_best", "entropy": "entropy",
@@ -225,7 +248,8 @@ class Kinds(Opened):
             self.explained(target, 0, *keys, f"explain.target={target}", "explain.baseline=pad")
             self.compare_gradients(target, "transformer-tiny", prefix, ("baseline_token",), True)
         self.compare_delta("next", "transformer-tiny", "next", "baseline_token")
-        self.compare_attention("next", "transformer-tiny", {"encoder_attention": "encoder_", "decoder_attention": "", "cross_attention": "cross_"})
+        self.compare_attention("next", "transformer-tiny", self.KINDS)
+        self.compare_weights("next", "transformer-tiny")
         self.compare_lens("next", "transformer-tiny")
         self.compare_contrast("next", "transformer-tiny", True)
         self.same_files(keys, "next", "explain.baseline=pad")
