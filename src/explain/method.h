@@ -202,6 +202,8 @@ bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form);
 /** The same for all arrays together; 0 for a document without targets. Local. */
 int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form);
+/** The layers of an array by head; 0 for other arrays. Local. */
+int64_t bp_explain_head_layers(const bp_explain_array *array, const bp_model_info *info);
 /** One kind of attention of a model: its layers have a query at each place of one text, and keys at
  * the places of the same or of another. */
 typedef struct bp_explain_attends {

@@ -63,6 +63,14 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
     return all[array->shape];
 }
 
+int64_t bp_explain_head_layers(const bp_explain_array *array, const bp_model_info *info)
+{
+    return array->shape == BP_EXPLAIN_BY_SOURCE_HEAD ? info->source_layers
+           : array->shape == BP_EXPLAIN_BY_HEAD || array->shape == BP_EXPLAIN_BY_CROSS_HEAD
+               ? info->layers
+               : 0;
+}
+
 int bp_explain_attentions(bp_explain_attends out[BP_EXPLAIN_ATTENTIONS],
                           const bp_explain_form *form)
 {

@@ -6,7 +6,7 @@ import os
 import bagpipe_test
 import test_finetune
 from bagpipe_test import read_json, shared
-from page_test import data_of
+from page_test import Page, data_of
 from test_explain import Explained, read_tensors
 
 try:
@@ -177,6 +177,23 @@ class Kinds(Opened):
                 self.close(drawing / 255, want, 0.5 / 255 + 2e-6, f"{name} {theirs} {d} on its page")
             self.assertEqual(drawn, {})
 
+    def compare_largest(self, name):
+        """The documents with the largest statistics of each kind of attention, with the text in which its queries are."""
+        found = self.open(name, "attention")
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            largest = json.load(file)["methods"]["attention"]["largest"]
+        with open(os.path.join(self.at(name), "explain", "index.html"), encoding="utf-8") as page:
+            titles = Page(page.read()).named("h3")
+        for prefix, texts in (("", "targets"), ("encoder_", "sources"), ("cross_", "targets")):
+            with open(self.at(texts + ".txt"), encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            values = numpy.array([numpy.nanmax(one) for one in found[prefix + "entropy"]])
+            rows = largest[prefix + "entropy"]
+            self.assertEqual([row["document"] for row in rows], numpy.argsort(-values, kind="stable")[:5].tolist())
+            self.assertAlmostEqual(rows[0]["value"], values.max(), 6)
+            self.assertIn(lines[rows[0]["document"]].split()[0], rows[0]["text"])
+            self.assertIn(f"{prefix}entropy".replace("_", " "), titles)
+
     def compare_lens(self, name, model):
         _, expected, integers, figures = self.loaded(model)
         names = {"rank_next": "rank", "rank_final": "rank_best", "logprob_next": "logprob", "logprob_final": "logprob_best", "entropy": "entropy",
@@ -250,9 +267,12 @@ class Kinds(Opened):
         self.compare_delta("next", "transformer-tiny", "next", "baseline_token")
         self.compare_attention("next", "transformer-tiny", self.KINDS)
         self.compare_weights("next", "transformer-tiny")
+        self.compare_largest("next")
         self.compare_lens("next", "transformer-tiny")
         self.compare_contrast("next", "transformer-tiny", True)
         self.same_files(keys, "next", "explain.baseline=pad")
+        self.explained("sliced", 2, *keys[:2], "explain.methods=attention", "mesh.tensor=2")
+        self.compare_weights("sliced", "transformer-tiny")
         self.explained("zeros", 0, *keys, "explain.baseline=zero")
         self.compare_gradients("zeros", "transformer-tiny", "next.", ("zero",), True)
 
