@@ -271,8 +271,6 @@ class Kinds(Opened):
         self.compare_lens("next", "transformer-tiny")
         self.compare_contrast("next", "transformer-tiny", True)
         self.same_files(keys, "next", "explain.baseline=pad")
-        self.explained("sliced", 2, *keys[:2], "explain.methods=attention", "mesh.tensor=2")
-        self.compare_weights("sliced", "transformer-tiny")
         self.explained("zeros", 0, *keys, "explain.baseline=zero")
         self.compare_gradients("zeros", "transformer-tiny", "next.", ("zero",), True)
 
@@ -491,6 +489,18 @@ class Trained(test_finetune.TaskTest, Opened):
                     self.explained("two_" + kind, 2, *keys, f"explain.target={target}", "mesh.pipeline=2" if kind in ("spans", "bart") else "mesh.tensor=2")
                     for a, b in zip(one["integrated"], self.open("two_" + kind, "integrated")["integrated"], strict=True):
                         numpy.testing.assert_allclose(a, b, atol=2e-5)
+
+    def test_attention_of_pairs_on_tensor_ranks(self):
+        """Each rank has some of the heads."""
+        keys = (*self.small("pairs"), "explain.methods=attention")
+        self.explained("heads", 0, *keys)
+        self.explained("heads_two", 2, *keys, "mesh.tensor=2")
+        with h5py.File(os.path.join(self.at("heads"), "explain", "attention.h5")) as file:
+            T, S = file["input_start"][1], file["source_start"][1]
+        for prefix, shape in (("", (1, 2, T, T)), ("encoder_", (2, 2, S, S)), ("cross_", (1, 2, T, S))):
+            one = self.weights("heads", 0, shape, prefix)
+            numpy.testing.assert_allclose(one.sum(axis=-1), 1, atol=1e-5)
+            numpy.testing.assert_allclose(self.weights("heads_two", 0, shape, prefix), one, atol=2e-6)
 
     def test_states_of_values_and_answers(self):
         """Their heads have no rows of words behind the layers; the same bytes on every mesh."""
