@@ -490,6 +490,11 @@ class Trained(test_finetune.TaskTest, Opened):
                     for a, b in zip(one["integrated"], self.open("two_" + kind, "integrated")["integrated"], strict=True):
                         numpy.testing.assert_allclose(a, b, atol=2e-5)
 
+    def test_gradients_are_finite_differences(self):
+        for kind in ("masked", "pairs"):
+            with self.subTest(kind):
+                self.check_differences(*self.small(kind))
+
     def test_attention_of_pairs_on_tensor_ranks(self):
         """Each rank has some of the heads."""
         keys = (*self.small("pairs"), "explain.methods=attention")
