@@ -106,7 +106,7 @@ void explain_look_at_results(const explainer *self, const bp_explain_form *form)
 #define EXPLAIN_EXAMPLES_FILE "examples.h5"
 typedef struct explain_weights_file {
     bp_h5_draft draft;
-    int64_t values, flows; /* written so far */
+    int64_t values[BP_EXPLAIN_ATTENTIONS], flows; /* written so far */
 } explain_weights_file;
 /** Errors: those of bp_h5_create and of writing; no file is made for examples without weights. End
  * after an error too. */

@@ -202,6 +202,22 @@ bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form);
 /** The same for all arrays together; 0 for a document without targets. Local. */
 int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form);
+/** The layers of an array by head; 0 for other arrays. Local. */
+int64_t bp_explain_head_layers(const bp_explain_array *array, const bp_model_info *info);
+/** One kind of attention of a model: its layers have a query at each place of one text, and keys at
+ * the places of the same or of another. */
+typedef struct bp_explain_attends {
+    const char *prefix; /* of the names of its datasets */
+    const char *what;   /* of bp_probed */
+    bool in_source;     /* its layers are the encoder's: bp_model_info.first_source_layer */
+    int64_t layers, queries, keys;
+} bp_explain_attends;
+#define BP_EXPLAIN_ATTENTIONS 3
+/** The kinds for a document: of the text to itself, of its source to itself, and of the text to the
+ * source. Returns their number: 1 without a source, when the others have no queries or keys. Local.
+ */
+int bp_explain_attentions(bp_explain_attends out[BP_EXPLAIN_ATTENTIONS],
+                          const bp_explain_form *form);
 /** at[k]: the offset of array k in a document's results. Local. */
 void bp_explain_lay_out(const float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
                         const bp_explain_form *form, const float *results);

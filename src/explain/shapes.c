@@ -63,6 +63,25 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
     return all[array->shape];
 }
 
+int64_t bp_explain_head_layers(const bp_explain_array *array, const bp_model_info *info)
+{
+    return array->shape == BP_EXPLAIN_BY_SOURCE_HEAD ? info->source_layers
+           : array->shape == BP_EXPLAIN_BY_HEAD || array->shape == BP_EXPLAIN_BY_CROSS_HEAD
+               ? info->layers
+               : 0;
+}
+
+int bp_explain_attentions(bp_explain_attends out[BP_EXPLAIN_ATTENTIONS],
+                          const bp_explain_form *form)
+{
+    out[0] = (bp_explain_attends){"", "attention", false, form->layers, form->T, form->T};
+    out[1] =
+        (bp_explain_attends){"encoder_", "attention", true, form->source_layers, form->S, form->S};
+    out[2] =
+        (bp_explain_attends){"cross_", "cross_attention", false, form->layers, form->T, form->S};
+    return form->S > 0 ? BP_EXPLAIN_ATTENTIONS : 1;
+}
+
 int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form)
 {
     int64_t floats = 0;

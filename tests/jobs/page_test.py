@@ -1,5 +1,7 @@
 """What tests of pages share: reading one."""
 import html.parser
+import json
+import re
 
 EMPTY = ("meta", "link", "br", "img", "hr", "input")  # elements without an end
 
@@ -42,3 +44,8 @@ class Page(html.parser.HTMLParser):
     def named(self, tag):
         """The text of each element of this name, with that of the elements in it."""
         return [text for name, text in self.words if name == tag]
+
+
+def data_of(page):
+    """What the script of an example's page reads."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])

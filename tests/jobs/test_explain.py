@@ -70,6 +70,28 @@ class Explained(FolderTest):
                                 for d in range(len(targets) - 1)]
             return found
 
+    def weights(self, name, e, shape, prefix=""):
+        """The weights that examples.h5 keeps of example e, of one kind of attention, as an array of `shape`: layers, heads, queries, keys."""
+        with h5py.File(os.path.join(self.at(name), "explain", "examples.h5")) as file:
+            start, end = file[prefix + "weight_start"][e:e + 2]
+            kept = file[prefix + "kept"][e]
+            keys = file[prefix + "key"][start:end].reshape(*shape[:3], kept)
+            weights = file[prefix + "weight"][start:end].reshape(keys.shape)
+        self.assertTrue((numpy.diff(weights, axis=-1) <= 0).all(), "the largest come first")
+        found = numpy.zeros(shape)
+        for at in numpy.argwhere(keys >= 0):
+            found[at[0], at[1], at[2], int(keys[tuple(at)])] = weights[tuple(at)]
+        return found
+
+    def check_differences(self, model, *_):
+        """Derivatives along random directions of all word vectors together are central differences of forward passes, which are in float32."""
+        result = run([os.path.join(os.path.dirname(program("bagpipe")), "..", "tests", "explain_gradients"), model.removeprefix("explain.model=")])
+        self.assertEqual(result.status, 0, str(result))
+        along, differences = numpy.array([line.split() for line in result.out.splitlines()], float).T
+        self.assertEqual(len(along), 4)
+        self.assertGreater(numpy.abs(along).max(), 1e-3)
+        numpy.testing.assert_allclose(along, differences, rtol=0, atol=1e-2 * numpy.abs(along).max())
+
     def files(self, name):
         folder = os.path.join(self.at(name), "explain")
         return {file: self.content(os.path.join(folder, file)) for file in sorted(os.listdir(folder)) if file.endswith((".h5", ".json"))}
@@ -256,6 +278,11 @@ class Families(Explained):
                     self.assertGreater(numpy.abs(change).max(), 1e-3)
                     numpy.testing.assert_allclose(found["integrated"][d].sum(axis=1) - change, found["delta"][d], atol=1e-5)
                     numpy.testing.assert_allclose(found["delta"][d], 0, atol=2e-4 + 0.01 * numpy.abs(change).max())
+
+    def test_gradients_are_finite_differences(self):
+        for kind in self.KEYS:
+            with self.subTest(kind):
+                self.check_differences(*self.trained(kind))
 
     def test_a_killed_job_goes_on(self):
         keys = (*self.trained("gpt"), "explain.methods=gradient,integrated", "explain.steps=5")

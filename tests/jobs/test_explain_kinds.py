@@ -1,10 +1,12 @@
 """bagpipe explain of masked models, tasks and encoder-decoders: against torch's autograd in float64, ../shared/reference/explain-tiny."""
+import base64
 import json
 import os
 
 import bagpipe_test
 import test_finetune
 from bagpipe_test import read_json, shared
+from page_test import Page, data_of
 from test_explain import Explained, read_tensors
 
 try:
@@ -154,6 +156,44 @@ class Kinds(Opened):
                 if not statistic.endswith("queries"):
                     self.close(corpus[prefix + statistic], numpy.array(value, float).ravel(), 2e-6, f"{name} {theirs} {statistic}")
 
+    KINDS = {"encoder_attention": "encoder_", "decoder_attention": "", "cross_attention": "cross_"}
+
+    def compare_weights(self, name, model):
+        """Of an encoder-decoder, in examples.h5, and in 255ths on the pages."""
+        for d in range(self.DOCUMENTS):
+            with open(os.path.join(self.at(name), "explain", f"example-{d + 1}.html"), encoding="utf-8") as page:
+                drawn = {kind["of"]: kind for kind in data_of(page.read())["attention"]}
+            for theirs, prefix in self.KINDS.items():
+                want = self.loaded(model)[1][f"doc{d}.{theirs}"]
+                found = self.weights(name, d, want.shape, prefix)
+                self.close(found, want, 2e-6, f"{name} {theirs} {d}")
+                kind = drawn.pop(prefix)
+                self.assertEqual((kind["layers"], kind["heads"]), want.shape[:2])
+                shown = numpy.frombuffer(base64.b64decode(kind["weights"]), "u1").reshape(*want.shape[:3], kind["kept"])
+                keys = numpy.frombuffer(base64.b64decode(kind["keys"]), "<u2").reshape(shown.shape)
+                drawing = numpy.zeros(want.shape)
+                for at in numpy.argwhere(keys != 65535):
+                    drawing[at[0], at[1], at[2], keys[tuple(at)]] = shown[tuple(at)]
+                self.close(drawing / 255, want, 0.5 / 255 + 2e-6, f"{name} {theirs} {d} on its page")
+            self.assertEqual(drawn, {})
+
+    def compare_largest(self, name):
+        """The documents with the largest statistics of each kind of attention, with the text in which its queries are."""
+        found = self.open(name, "attention")
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            largest = json.load(file)["methods"]["attention"]["largest"]
+        with open(os.path.join(self.at(name), "explain", "index.html"), encoding="utf-8") as page:
+            titles = Page(page.read()).named("h3")
+        for prefix, texts in (("", "targets"), ("encoder_", "sources"), ("cross_", "targets")):
+            with open(self.at(texts + ".txt"), encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            values = numpy.array([numpy.nanmax(one) for one in found[prefix + "entropy"]])
+            rows = largest[prefix + "entropy"]
+            self.assertEqual([row["document"] for row in rows], numpy.argsort(-values, kind="stable")[:5].tolist())
+            self.assertAlmostEqual(rows[0]["value"], values.max(), 6)
+            self.assertIn(lines[rows[0]["document"]].split()[0], rows[0]["text"])
+            self.assertIn(f"{prefix}entropy".replace("_", " "), titles)
+
     def compare_lens(self, name, model):
         _, expected, integers, figures = self.loaded(model)
         names = {"rank_next": "rank", "rank_final": "rank_best", "logprob_next": "logprob", "logprob_final": "logprob_best", "entropy": "entropy",
@@ -225,7 +265,9 @@ class Kinds(Opened):
             self.explained(target, 0, *keys, f"explain.target={target}", "explain.baseline=pad")
             self.compare_gradients(target, "transformer-tiny", prefix, ("baseline_token",), True)
         self.compare_delta("next", "transformer-tiny", "next", "baseline_token")
-        self.compare_attention("next", "transformer-tiny", {"encoder_attention": "encoder_", "decoder_attention": "", "cross_attention": "cross_"})
+        self.compare_attention("next", "transformer-tiny", self.KINDS)
+        self.compare_weights("next", "transformer-tiny")
+        self.compare_largest("next")
         self.compare_lens("next", "transformer-tiny")
         self.compare_contrast("next", "transformer-tiny", True)
         self.same_files(keys, "next", "explain.baseline=pad")
@@ -447,6 +489,23 @@ class Trained(test_finetune.TaskTest, Opened):
                     self.explained("two_" + kind, 2, *keys, f"explain.target={target}", "mesh.pipeline=2" if kind in ("spans", "bart") else "mesh.tensor=2")
                     for a, b in zip(one["integrated"], self.open("two_" + kind, "integrated")["integrated"], strict=True):
                         numpy.testing.assert_allclose(a, b, atol=2e-5)
+
+    def test_gradients_are_finite_differences(self):
+        for kind in ("masked", "pairs"):
+            with self.subTest(kind):
+                self.check_differences(*self.small(kind))
+
+    def test_attention_of_pairs_on_tensor_ranks(self):
+        """Each rank has some of the heads."""
+        keys = (*self.small("pairs"), "explain.methods=attention")
+        self.explained("heads", 0, *keys)
+        self.explained("heads_two", 2, *keys, "mesh.tensor=2")
+        with h5py.File(os.path.join(self.at("heads"), "explain", "attention.h5")) as file:
+            T, S = file["input_start"][1], file["source_start"][1]
+        for prefix, shape in (("", (1, 2, T, T)), ("encoder_", (2, 2, S, S)), ("cross_", (1, 2, T, S))):
+            one = self.weights("heads", 0, shape, prefix)
+            numpy.testing.assert_allclose(one.sum(axis=-1), 1, atol=1e-5)
+            numpy.testing.assert_allclose(self.weights("heads_two", 0, shape, prefix), one, atol=2e-6)
 
     def test_states_of_values_and_answers(self):
         """Their heads have no rows of words behind the layers; the same bytes on every mesh."""

@@ -11,7 +11,7 @@ import time
 import bagpipe_test
 from bagpipe_test import program, read_json, run, shared
 from english import english
-from page_test import Page
+from page_test import Page, data_of
 from test_explain import Explained, read_tensors
 
 try:
@@ -24,11 +24,6 @@ HOSTILE = ('<script>alert(1)</script> <b>markup</b> & "quotes" </script><!-- \u2
            "雨が石に降る。 猫 坐 在 門 邊, é, the ship")
 METHODS = "attention,lens,saliency,gradient"
 MATRICES = ("attention", "saliency", "gradient")
-
-
-def data_of(page):
-    """What the script of an example's page reads."""
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
 
 
 class Weights(Explained):
@@ -52,22 +47,13 @@ class Weights(Explained):
                            "explain.examples=2")
             with h5py.File(os.path.join(self.at("weights_" + model), "explain", "examples.h5")) as file:
                 self.assertEqual(file["document"][:].tolist(), [0, 1])
-                starts, flows = file["weight_start"][:], file["flow_start"][:]
+                self.assertNotIn("cross_weight", file)
                 for d in range(2):
                     want = expected[f"doc{d}.attention"]
-                    layers, heads, places, _ = want.shape
-                    kept = file["kept"][d]
-                    self.assertEqual(kept, places)
-                    keys = file["key"][starts[d]:starts[d + 1]].reshape(layers, heads, places, kept)
-                    weights = file["weight"][starts[d]:starts[d + 1]].reshape(keys.shape)
-                    found = numpy.zeros(want.shape)
-                    for at in numpy.argwhere(keys >= 0):
-                        found[at[0], at[1], at[2], int(keys[tuple(at)])] = weights[tuple(at)]
-                    numpy.testing.assert_allclose(found, want, rtol=0, atol=2e-6)
-                    self.assertTrue((numpy.diff(weights, axis=-1) <= 0).all())
-                    if d == 0:
-                        flow = file["flow"][flows[d]:flows[d + 1]].reshape(places, places)
-                        numpy.testing.assert_allclose(flow, expected["doc0.flow"], rtol=0, atol=2e-6)
+                    self.assertEqual(file["kept"][d], want.shape[-1])
+                    numpy.testing.assert_allclose(self.weights("weights_" + model, d, want.shape), want, rtol=0, atol=2e-6)
+                flow = expected["doc0.flow"]
+                numpy.testing.assert_allclose(file["flow"][:file["flow_start"][1]].reshape(flow.shape), flow, rtol=0, atol=2e-6)
 
 
 class Pages(Explained):
@@ -168,8 +154,11 @@ class Pages(Explained):
                 self.assertIn("of 14 of 14 documents", result.err)
                 self.assertEqual(read_json(self.at(name), "explain", "summary.json")["not_finite"], 14)
                 self.assertIn("Note: of 14 documents", self.page(name, "index.html"))
-        result = self.explain("damaged_map", 2, *keys, "explain.methods=projection", "explain.neighbours=3", "explain.perplexity=3")
-        self.assertEqual((result.status, result.err.count("[explain.not_finite]"), result.err.count("[math.not_finite]")), (70, 1, 1), str(result))
+        for ranks in (0, 2):
+            result = self.explain(f"damaged_map{ranks}", ranks, *keys, "explain.methods=projection", "explain.neighbours=3", "explain.perplexity=3")
+            self.assert_error(result, 65, "[explain.states_not_finite]", "after layer 1", "document 0, place 1", self.at("damaged"))
+            self.assertEqual(result.err.count("not_finite]"), 2, str(result))  # after the warning that counts documents
+            self.assertFalse(os.path.exists(os.path.join(self.at(f"damaged_map{ranks}"), "explain", "projection.h5")))
         result = self.explained("healthy", 0, *self.keys[:3], "explain.methods=attention,counterfactual,shapley,saliency,faithfulness,similarity,factors", "explain.samples=20", "explain.examples=0",
                                 "explain.flips=2", "explain.edits=1", "explain.steps=2", "explain.neighbours=3")
         self.assertNotIn("[explain.not_finite]", str(result))

@@ -326,8 +326,23 @@ class Uncertainty(UncertaintyTest):
         self.assertEqual(got["single"]["nll"], self.summary(self.whole())["methods"]["single"]["nll"])
         self.assertNotIn("sets", got["others"])
         numpy.save(self.at("foreign.npy"), p[1:])
-        self.assert_error(run(self.command("foreign-short", f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}")), 65,
-                          "[predictions.unlike_rows]")
+        self.assert_error(run(self.command("foreign-short", models)), 65, "[predictions.unlike_rows]")
+        numpy.save(self.at("foreign.npy"), numpy.vstack([p, p[:1]]))  # neither none of corpus.valid nor all
+        self.assert_error(run(self.command("foreign-short", models)), 65, "[predictions.unlike_rows]", "with those of corpus.valid")
+        with h5py.File(self.file("foreign-short", "calibration", "single", "score", "tokens.h5")) as file:
+            held = file["tokens"][:][~numpy.isnan(file["logprob"][:])].astype(int)
+        tail = draw.gamma(0.5, size=(len(held), vocabulary)) + 1e-6
+        tail[numpy.arange(len(held)), held] += 2
+        tail /= tail.sum(1, keepdims=True)
+        numpy.save(self.at("foreign.npy"), numpy.vstack([p, tail]).astype(numpy.float32))
+        self.studied("foreign-short", 2, models)
+        sets = self.summary("foreign-short")["methods"]["others"]["sets"]
+        least = math.ceil((len(held) + 1) * 0.9)
+        threshold = numpy.sort(1 - tail[numpy.arange(len(held)), held])[least - 1]
+        self.assertAlmostEqual(sets["threshold"]["lac"], threshold, 6)
+        self.assertEqual(sets["calibrated_on"], len(held))
+        size, rank = (1 - p <= sets["threshold"]["lac"]).sum(1), 1 + (p > p[rows, target][:, None]).sum(1)
+        self.assertAlmostEqual(sets["in_domain"]["lac"]["coverage"], (rank <= size)[in_domain].mean(), 2)  # float32 at the edge
 
     def test_temperature_improves_the_validation_text(self):
         for method, got in self.summary(self.whole())["methods"].items():

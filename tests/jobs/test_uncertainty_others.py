@@ -284,6 +284,88 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.write("turned-own.csv", "\n".join([header, *lines[1:], lines[0]]) + "\n")
         self.assert_error(self.study("own", f"one={model}, again={self.at('turned-own.csv')}", shifted="mixed"), 65, "[predictions.unlike_documents]")
 
+    # ---- predictions of corpus.valid after those of the study: temperature and conformal sets ----
+
+    def labels(self, name):
+        """The numbers of the documents' classes, in the models' order; -1 if the models do not know it."""
+        with open(self.at(f"{name}.jsonl"), encoding="utf-8") as file:
+            return numpy.array([["sea", "town", "wood", "none"].index(json.loads(line)["topic"]) for line in file])
+
+    def test_predictions_of_corpus_valid_calibrate(self):
+        """Against numpy: thresholds, coverage and sizes of the mean of the members, and the temperature of the least NLL."""
+        n, known, keys = 30, 30, [f"corpus.valid={self.at('again.h5')}", "uncertainty.coverage=0.8"]
+        p, label, truth = self.foreign(rows=42 + n), self.labels("again"), self.labels("valid")
+        right = numpy.flatnonzero(numpy.random.default_rng(9).uniform(size=n) < 0.7)
+        p[:, 42 + right] *= 1 + 4 * numpy.eye(3)[label[right]]  # so that the best temperature is not at an edge
+        p /= p.sum(2, keepdims=True)
+        numpy.save(self.at("tail.npy"), p)
+        models = f"one={self.model()}, others={self.at('tail.npy')}"
+        summary = self.studied("tail", models, *keys)
+        sets, table, mean = summary["methods"]["others"]["sets"], self.outcomes("tail", "others"), p.mean(0)
+        least = math.ceil((n + 1) * 0.8)
+        self.assertEqual((sets["calibrated_on"], sets["coverage"]), (n, 0.8))
+        of_truth = mean[42 + numpy.arange(n), label]
+        threshold = numpy.sort(1 - of_truth)[least - 1]
+        self.assertAlmostEqual(sets["threshold"]["lac"], threshold, 12)
+        above = numpy.array([row[row > row[k]].sum() for row, k in zip(mean[42:], label, strict=True)])
+        self.assertTrue(numpy.sort(above)[least - 1] <= sets["threshold"]["aps"] <= numpy.sort(above + of_truth)[least - 1])
+        order = numpy.sort(mean[:42], axis=1)[:, ::-1]
+        mass = numpy.cumsum(order, axis=1)
+        rank = 1 + (mean[:known] > mean[numpy.arange(known), truth][:, None]).sum(1)
+        numpy.testing.assert_array_equal(table["target_rank"][:known], rank)
+        self.assertTrue(numpy.isnan(table["target_rank"][known:]).all())
+        size = (1 - mean[:42] <= threshold).sum(1)
+        numpy.testing.assert_array_equal(table["set_size_lac"], size)
+        self.assertAlmostEqual(sets["in_domain"]["lac"]["coverage"], (rank <= size[:known]).mean(), 12)
+        self.assertAlmostEqual(sets["in_domain"]["lac"]["size"], size[:known].mean(), 12)
+        for k, name in enumerate(("sea", "town", "wood")):
+            self.assertAlmostEqual(sets["outcomes"][name]["lac"]["coverage"], (rank <= size[:known])[truth == k].mean(), 12)
+        free = sets["raps_rank"]
+        for kind, penalty in (("aps", numpy.zeros(3)), ("raps", 0.01 * numpy.maximum(0, numpy.arange(1, 4) - free))):
+            whole = (mass + penalty <= sets["threshold"][kind]).sum(1)  # sets are of outcomes of falling probability
+            numpy.testing.assert_array_equal(table[f"set_size_{kind}"], whole)
+            for row, w in enumerate(whole):
+                after = (sets["threshold"][kind] - (mass[row][w - 1] if w else 0) - penalty[w]) / order[row][w] if w < 3 else -1
+                self.assertAlmostEqual(table[f"set_next_{kind}"][row], min(1, after) if after >= 0 else -1, 5)
+        betas = 1 / numpy.linspace(0.3, 3.3, 3001)
+        nll = [-(beta * numpy.log(of_truth) - numpy.log((mean[42:] ** beta).sum(1))).mean() for beta in betas]
+        got = summary["methods"]["others"]
+        self.assertAlmostEqual(got["temperature"], 1 / betas[numpy.argmin(nll)], delta=2e-3)
+        self.assertAlmostEqual(got["temperature_nll"], min(nll), 4)
+        self.assertEqual(self.studied("tail-two", models, *keys, ranks=2)["methods"]["others"], summary["methods"]["others"])
+        # without them there are none, also where an earlier start had them
+        numpy.save(self.at("tail.npy"), p[:, :42])
+        again = self.studied("tail", models, *keys)["methods"]
+        self.assertNotIn("sets", again["others"])
+        self.assertEqual(again["one"]["sets"], summary["methods"]["one"]["sets"])
+        numpy.save(self.at("tail.npy"), p[:, :-1])
+        for ranks in (0, 2):
+            self.assert_error(self.study("tail", models, *keys, ranks=ranks), 65, "[predictions.unlike_rows]", "42 predictions", "72 with those of corpus.valid")
+        p[:, 42 + 3, label[3]] = 0
+        numpy.save(self.at("tail.npy"), p / p.sum(2, keepdims=True))
+        self.assert_error(self.study("tail", models, *keys), 65, "[predictions.zero_probability]", "row 45 of ")
+        self.assertNotIn("sets", self.studied("tail", f"one={self.model()}, others={self.model()}", "uncertainty.coverage=0.8")["methods"]["others"])
+
+    def test_our_own_predictions_are_calibrated_as_their_model(self):
+        model, lines = self.model(), []
+        for name in ("valid", "mixed", "again"):
+            self.must(["bagpipe", "score", f"run.dir={self.at('tail-' + name)}", f"score.model={model}", f"score.corpus={self.at(name + '.h5')}", self.at("empty.ini")])
+            header, *rows = pathlib.Path(self.at("tail-" + name), "score", "predictions.csv").read_text(encoding="utf-8").splitlines()
+            lines += rows
+        self.write("own-tail.csv", "\n".join([header, *lines]) + "\n")
+        models = f"one={model}, again={self.at('own-tail.csv')}"
+        got = self.studied("own-tail", models, f"corpus.valid={self.at('again.h5')}", shifted="mixed")["methods"]
+        one, again = got["one"]["sets"], got["again"]["sets"]
+        for kind in KINDS:
+            self.assertAlmostEqual(one["threshold"][kind], again["threshold"][kind], 5)
+            for group in ("in_domain", "shifted"):
+                for a, b in zip([one[group]] if group == "in_domain" else one[group].values(), [again[group]] if group == "in_domain" else again[group].values(), strict=True):
+                    self.assertAlmostEqual(a[kind]["coverage"], b[kind]["coverage"], 9)
+        self.assertAlmostEqual(got["one"]["temperature"], got["again"]["temperature"], 3)
+        lines[-1], lines[-2] = lines[-2], lines[-1]
+        self.write("own-tail.csv", "\n".join([header, *lines]) + "\n")
+        self.assert_error(self.study("own-tail", models, f"corpus.valid={self.at('again.h5')}", shifted="mixed"), 65, "[predictions.unlike_documents]", "again.h5", "row 70 of ")
+
     def test_messages_name_what_is_wrong_with_a_csv(self):
         p, names, model = self.foreign()[0], ["sea", "town", "wood"], self.model()
 

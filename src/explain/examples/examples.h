@@ -26,19 +26,25 @@ int64_t explain_examples_find(const explain_examples *examples, int64_t document
 
 /** The most places of an example for attention flow, which takes T^2 maximum flows. */
 #define EXPLAIN_FLOW_PLACES 64
-/** Weights kept per query and head: all, or for a long document the largest. */
-int64_t explain_weights_kept(const bp_explain_form *form);
 /** Floats of explain_weights_of; 0 for a document without targets. */
 int64_t explain_weights_floats(const bp_explain_form *form);
 
-/** The parts of these floats. */
+/** The weights of one kind of attention among these floats. */
 typedef struct explain_weights {
-    int64_t T, layers, heads, kept;
-    const float *keys;    /* [layers][heads][T][kept] places by descending weight, -1: no more */
+    bp_explain_attends of;
+    int64_t kept;         /* per query and head: all, or for a long document the largest */
+    int64_t values;       /* of.layers heads of.queries kept */
+    int64_t first;        /* keys are at floats + first, weights `values` after them */
+    const float *keys;    /* [of.layers][heads][of.queries][kept] places by descending weight, -1:
+                             no more */
     const float *weights; /* the same shape */
-    const float *flow;    /* [T][T]; NULL if the document is too long for it */
 } explain_weights;
-explain_weights explain_weights_in(const float *floats, const bp_explain_form *form);
+/** All kinds, in the order of bp_explain_attentions, whose number it returns: the others have no
+ * values. NULL floats: only the sizes. */
+int explain_weights_in(explain_weights out[BP_EXPLAIN_ATTENTIONS], const float *floats,
+                       const bp_explain_form *form);
+/** flow[T][T] among these floats; NULL if the document is too long for it. */
+const float *explain_flow_in(const float *floats, const bp_explain_form *form);
 
 /** Compute the attention weights of a document, in a separate pass, and the flow.
  *

@@ -28,7 +28,7 @@ typedef struct gaze {
     int64_t repeating; /* queries that have such a key */
 } gaze;
 
-enum { OWN_TEXT, SOURCE, CROSS, GAZES };
+enum { OWN_TEXT, SOURCE, CROSS, GAZES = BP_EXPLAIN_ATTENTIONS }; /* bp_explain_attentions */
 
 /* A probe that sums the weights of each head of this rank. */
 typedef struct watcher {
@@ -155,32 +155,23 @@ static bp_err roll_out(float *out, const gaze *at, const bp_explain_settings *se
 
 /* ---- a document ---- */
 
-static void find_gazes(watcher *self)
+static void find_gazes(watcher *self, const bp_explain_form *form)
 {
     const bp_model_info *info = self->settings->info;
     const bp_explained *document = self->document;
+    bp_explain_attends kinds[GAZES];
 
-    self->gazes[OWN_TEXT] = (gaze){.what = "attention",
-                                   .first_block = info->first_layer,
-                                   .L = info->layers,
-                                   .queries = document->T,
-                                   .keys = document->T,
-                                   .tokens = document->inputs,
-                                   .causal = bp_explain_is_causal(info)};
-    self->gazes[SOURCE] = (gaze){.what = "attention",
-                                 .first_block = info->first_source_layer,
-                                 .L = info->source_layers,
-                                 .queries = document->S,
-                                 .keys = document->S,
-                                 .tokens = document->sources};
-    self->gazes[CROSS] = (gaze){.what = "cross_attention",
-                                .first_block = info->first_layer,
-                                .L = info->layers,
-                                .queries = document->T,
-                                .keys = document->S,
-                                .tokens = document->sources,
-                                .crosses = true};
-    self->count = document->S > 0 ? GAZES : 1;
+    self->count = bp_explain_attentions(kinds, form);
+    for (int g = 0; g < self->count; g++)
+        self->gazes[g] =
+            (gaze){.what = kinds[g].what,
+                   .first_block = kinds[g].in_source ? info->first_source_layer : info->first_layer,
+                   .L = kinds[g].layers,
+                   .queries = kinds[g].queries,
+                   .keys = kinds[g].keys,
+                   .tokens = g == OWN_TEXT ? document->inputs : document->sources,
+                   .causal = g == OWN_TEXT && bp_explain_is_causal(info),
+                   .crosses = g == CROSS};
 }
 
 static int64_t cells_of(const gaze *at)
@@ -278,7 +269,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     bp_err err;
 
     bp_explain_lay_out_to(at, &bp_explain_attention, &form, results);
-    find_gazes(&self);
+    find_gazes(&self, &form);
     err = bp_agree(settings->group, allocate(&self, &work, &scratch));
     for (int g = 0; g < self.count && err == BP_OK; g++)
         look_at_tokens(&self, &self.gazes[g]);
@@ -318,7 +309,7 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
     const float *at[BP_EXPLAIN_ARRAYS];
 
     bp_explain_lay_out(at, &bp_explain_attention, &form, results);
-    find_gazes(&self);
+    find_gazes(&self, &form);
     for (int g = 0; g < self.count; g++) {
         gaze *of = &self.gazes[g];
 

@@ -227,6 +227,24 @@ static double share_of(const bp_principal *found, int64_t C)
     return all > 0 ? first / all : 0;
 }
 
+/* Components of states that are not finite do not exist, and neither do neighbours. */
+static bp_err check_states(const projection *self, int64_t at)
+{
+    for (int64_t i = 0; i < self->n * self->C; i++) {
+        int64_t point = self->chosen[i / self->C];
+
+        if (!isfinite(self->states[i]))
+            return BP_FAIL(BP_ERR_FORMAT, "explain.states_not_finite",
+                           "states after layer %" PRId64 " are not finite: at document %d, place "
+                           "%d of the corpus, explain.model = %s; its weights are damaged or its "
+                           "numbers overflow: explain an earlier checkpoint, or leave projection "
+                           "out of explain.methods",
+                           self->settings->layers[at], (int)self->points.documents[point],
+                           (int)self->points.places[point], self->settings->keys->model);
+    }
+    return BP_OK;
+}
+
 static bp_err do_layer(projection *self, bp_h5 *h5, int64_t at)
 {
     const bp_map_points points = {self->n, self->C, self->x, {self->all->look, (void *)self->all}};
@@ -234,6 +252,8 @@ static bp_err do_layer(projection *self, bp_h5 *h5, int64_t at)
     bp_err err =
         bp_explain_points_states(&self->points, self->all, at, self->chosen, self->n, self->states);
 
+    if (err == BP_OK)
+        err = check_states(self, at);
     for (int64_t i = 0; i < self->n * self->C; i++)
         self->x[i] = (double)self->states[i];
     if (err == BP_OK)

@@ -181,25 +181,37 @@ static void add_layers(json_t *lens, const explain_shown *shown, const explain_s
 /* ---- attention ---- */
 
 /* Keys as two bytes each, the lower first; 65535 if there is none. Weights in 255ths. */
-static json_t *attention_json(const explain_shown *shown)
+static json_t *weights_json(const explain_weights *kind, int64_t heads)
 {
-    const explain_weights weights = explain_weights_in(shown->weights, shown->form);
-    int64_t values = weights.layers * weights.heads * weights.T * weights.kept;
+    int64_t values = kind->values;
     uint8_t *bytes = bp_alloc("explain.page", 3 * values, 1), *of_weights = bytes + 2 * values;
     json_t *out;
 
     for (int64_t k = 0; k < values; k++) {
-        unsigned key = weights.keys[k] < 0 ? 65535U : (unsigned)weights.keys[k];
+        unsigned key = kind->keys[k] < 0 ? 65535U : (unsigned)kind->keys[k];
 
         bytes[2 * k] = (uint8_t)(key & 255);
         bytes[2 * k + 1] = (uint8_t)(key >> 8);
-        of_weights[k] = (uint8_t)lround((double)weights.weights[k] * 255);
+        of_weights[k] = (uint8_t)lround((double)kind->weights[k] * 255);
     }
-    out = json_pack("{sI sI sI so so}", "layers", (json_int_t)weights.layers, "heads",
-                    (json_int_t)weights.heads, "kept", (json_int_t)weights.kept, "keys",
-                    explain_base64_json(bytes, (size_t)(2 * values)), "weights",
-                    explain_base64_json(of_weights, (size_t)values));
+    out =
+        json_pack("{ss sI sI sI so so}", "of", kind->of.prefix, "layers",
+                  (json_int_t)kind->of.layers, "heads", (json_int_t)heads, "kept",
+                  (json_int_t)kind->kept, "keys", explain_base64_json(bytes, (size_t)(2 * values)),
+                  "weights", explain_base64_json(of_weights, (size_t)values));
     bp_free(bytes);
+    return out;
+}
+
+/* A list of the kinds of attention. */
+static json_t *attention_json(const explain_shown *shown)
+{
+    explain_weights kinds[BP_EXPLAIN_ATTENTIONS];
+    int count = explain_weights_in(kinds, shown->weights, shown->form);
+    json_t *out = json_array();
+
+    for (int k = 0; k < count; k++)
+        (void)json_array_append_new(out, weights_json(&kinds[k], shown->form->heads));
     return out;
 }
 
@@ -256,14 +268,13 @@ static void add_matrices(json_t *data, const explain_shown *shown)
                                     shown->results, shown->form);
 
     if (shown->weights) {
-        const explain_weights weights = explain_weights_in(shown->weights, shown->form);
         const explain_matrix flow = {.method = &bp_explain_attention,
                                      .array = &FLOW,
-                                     .values = weights.flow,
+                                     .values = explain_flow_in(shown->weights, shown->form),
                                      .by_place = true,
                                      .stride = shown->form->T};
 
-        if (weights.flow)
+        if (flow.values)
             (void)json_array_append_new(list, matrix_json(shown, &flow));
     }
     for (int m = 0; m < count; m++)

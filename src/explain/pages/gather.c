@@ -133,12 +133,13 @@ static json_t *lists_of(json_t *object, const char *name, bool of_list)
     return found;
 }
 
+/* values[count], by layer and head */
 static void add_largest(json_t *list, const explainer *self, int64_t number, const float *values,
-                        const bp_explain_form *form, const explain_spans *spans)
+                        int64_t count, const explain_spans *spans)
 {
-    int64_t best = -1;
+    int64_t heads = self->settings.info->heads, best = -1;
 
-    for (int64_t h = 0; h < form->layers * form->heads; h++)
+    for (int64_t h = 0; h < count; h++)
         if (isfinite(values[h]) && (best < 0 || values[h] > values[best]))
             best = h;
     if (best < 0 || (json_array_size(list) == LARGEST &&
@@ -147,25 +148,29 @@ static void add_largest(json_t *list, const explainer *self, int64_t number, con
         return;
     insert(list, (double)values[best],
            json_pack("{sf sI sI sI so so}", "value", (double)values[best], "layer",
-                     (json_int_t)(best / form->heads), "head", (json_int_t)(best % form->heads),
-                     "document", (json_int_t)number, "id", explain_id_of(self, number), "text",
+                     (json_int_t)(best / heads), "head", (json_int_t)(best % heads), "document",
+                     (json_int_t)number, "id", explain_id_of(self, number), "text",
                      beginning_of(spans)));
 }
 
+/* Of the encoder the text is the source. */
 static void add_heads(explain_gathered *gathered, const explainer *self, int64_t number,
-                      const explain_shown *shown, const explain_spans *spans)
+                      const explain_shown *shown, const explain_spans *spans,
+                      const explain_spans *sources)
 {
     const float *at = shown->results;
 
     for (int m = 0; m < shown->count; m++)
         for (int k = 0; k < BP_EXPLAIN_ARRAYS && shown->methods[m]->arrays[k].name; k++) {
             const bp_explain_array *array = &shown->methods[m]->arrays[k];
+            int64_t count = bp_explain_values(array, shown->form);
 
-            if (array->shape == BP_EXPLAIN_BY_HEAD)
+            if (count > 0 && bp_explain_head_layers(array, self->settings.info) > 0)
                 add_largest(lists_of(lists_of(gathered->largest, shown->methods[m]->name, false),
                                      array->name, true),
-                            self, number, at, shown->form, spans);
-            at += bp_explain_values(array, shown->form);
+                            self, number, at, count,
+                            array->shape == BP_EXPLAIN_BY_SOURCE_HEAD ? sources : spans);
+            at += count;
         }
 }
 
@@ -221,46 +226,33 @@ static void take_sides(explain_gathered *gathered, const explain_matrix *matrice
     }
 }
 
-static bp_err add_source_words(explain_gathered *gathered, explainer *self,
-                               const explain_shown *shown)
-{
-    const bp_explained *document = shown->document;
-    explain_spans spans = {0};
-    bp_err err = BP_OK;
-
-    if (document->S > 0 && gathered->matrix_counts[1] > 0) {
-        err = explain_spans_of(&spans, &gathered->speller, document->sources, document->S);
-        if (err == BP_OK)
-            err = explain_words_add(gathered->words[1], &self->settings, document, &spans,
-                                    gathered->matrices[1], gathered->matrix_counts[1]);
-        explain_spans_clear(&spans);
-    }
-    return err;
-}
-
 bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t number,
                           const explain_shown *shown)
 {
+    const bp_explained *document = shown->document;
     explain_matrix matrices[EXPLAIN_MATRICES];
-    explain_spans spans;
+    explain_spans spans, sources = {0};
     int count = explain_matrices_in(matrices, shown->settings->info, shown->methods, shown->count,
                                     shown->results, shown->form);
-    bp_err err =
-        explain_spans_of(&spans, &gathered->speller, shown->document->inputs, shown->document->T);
+    bp_err err = explain_spans_of(&spans, &gathered->speller, document->inputs, document->T);
 
     take_sides(gathered, matrices, count);
+    if (err == BP_OK && document->S > 0)
+        err = explain_spans_of(&sources, &gathered->speller, document->sources, document->S);
     if (err == BP_OK)
-        err = explain_words_add(gathered->words[0], &self->settings, shown->document, &spans,
+        err = explain_words_add(gathered->words[0], &self->settings, document, &spans,
                                 gathered->matrices[0], gathered->matrix_counts[0]);
-    if (err == BP_OK)
-        err = add_source_words(gathered, self, shown);
+    if (err == BP_OK && gathered->matrix_counts[1] > 0)
+        err = explain_words_add(gathered->words[1], &self->settings, document, &sources,
+                                gathered->matrices[1], gathered->matrix_counts[1]);
     if (err == BP_OK) {
-        explain_agreement_add(gathered->agreement, &self->settings, shown->document,
-                              gathered->matrices[0], gathered->matrix_counts[0]);
-        add_heads(gathered, self, number, shown, &spans);
+        explain_agreement_add(gathered->agreement, &self->settings, document, gathered->matrices[0],
+                              gathered->matrix_counts[0]);
+        add_heads(gathered, self, number, shown, &spans, &sources);
     }
     if (err == BP_OK && explain_examples_find(&self->examples, number) >= 0)
         err = add_example(gathered, self, number, shown, &spans);
+    explain_spans_clear(&sources);
     explain_spans_clear(&spans);
     return err;
 }

@@ -125,7 +125,7 @@ static json_t *largest_rows(const explain_gathered *gathered, const json_t *list
 }
 
 static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
-                       const json_t *figures, const char *name)
+                       const json_t *figures, const char *name, int64_t layers)
 {
     const json_t *values = json_object_get(figures, name),
                  *intervals = json_object_get(json_object_get(figures, "intervals"), name);
@@ -133,7 +133,7 @@ static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
 
     for (int64_t h = 0; h < self->settings.info->heads; h++)
         (void)json_array_append_new(heads, json_integer(h));
-    for (int64_t l = 0; l < self->settings.info->layers; l++)
+    for (int64_t l = 0; l < layers; l++)
         (void)json_array_append_new(rows,
                                     grid_row(values, intervals, l, self->settings.info->heads));
     largest = largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name));
@@ -334,11 +334,13 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
     const bp_explain_method *method = self->methods[m];
     json_t *grids = json_array();
 
-    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
-        if (method->arrays[k].shape == BP_EXPLAIN_BY_HEAD &&
-            json_is_array(json_object_get(figures, method->arrays[k].name)))
-            (void)json_array_append_new(grids,
-                                        grid_of(gathered, self, figures, method->arrays[k].name));
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
+        const char *name = method->arrays[k].name;
+        int64_t layers = bp_explain_head_layers(&method->arrays[k], self->settings.info);
+
+        if (layers > 0 && json_is_array(json_object_get(figures, name)))
+            (void)json_array_append_new(grids, grid_of(gathered, self, figures, name, layers));
+    }
     return json_pack("{ss ss so so so so so so so}", "name", method->name, "help", method->help,
                      "member", member ? bp_json_string(member) : json_null(), "own",
                      explain_page_of(gathered, self, method, figures), "grids", grids, "layers",

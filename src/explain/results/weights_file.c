@@ -7,37 +7,78 @@
 
 #define VERSION 1
 
-/* Where each example's values begin. */
+/* A dataset of one kind of attention. */
+static bp_err write_of(bp_h5 *h5, const bp_explain_attends *of, const char *name,
+                       const int64_t *values, int64_t count)
+{
+    char *full = bp_sprintf("%s%s", of->prefix, name);
+    bp_err err = bp_h5_write(h5, full, BP_H5_I64, values, count);
+
+    bp_free(full);
+    return err;
+}
+
+static bp_err make_of(bp_h5 *h5, const bp_explain_attends *of, const char *name, int64_t count)
+{
+    char *full = bp_sprintf("%s%s", of->prefix, name);
+    bp_err err = bp_h5_make(h5, full, BP_H5_F32, count);
+
+    bp_free(full);
+    return err;
+}
+
+static bp_explain_form form_of(const explainer *self, int64_t example)
+{
+    const explain_sizes *sizes = &self->texts.sizes[self->examples.documents[example]];
+    const bp_explained document = {.K = sizes->K, .T = sizes->T, .S = sizes->S};
+
+    return explain_form(self, &document);
+}
+
+/* Of kind k: how many weights are kept, and where each example's begin. */
+static bp_err write_kind(bp_h5 *h5, const explainer *self, int k, int64_t *kept, int64_t *starts)
+{
+    int64_t count = self->examples.count;
+    explain_weights kinds[BP_EXPLAIN_ATTENTIONS];
+    bp_err err;
+
+    (void)explain_weights_in(kinds, NULL,
+                             &(const bp_explain_form){.K = 0}); /* names, if count is 0 */
+    for (int64_t e = 0; e < count; e++) {
+        const bp_explain_form form = form_of(self, e);
+
+        (void)explain_weights_in(kinds, NULL, &form);
+        kept[e] = kinds[k].kept;
+        starts[e + 1] = starts[e] + kinds[k].values;
+    }
+    err = write_of(h5, &kinds[k].of, "kept", kept, count);
+    if (err == BP_OK)
+        err = write_of(h5, &kinds[k].of, "weight_start", starts, count + 1);
+    if (err == BP_OK)
+        err = make_of(h5, &kinds[k].of, "key", starts[count]);
+    return err == BP_OK ? make_of(h5, &kinds[k].of, "weight", starts[count]) : err;
+}
+
 static bp_err write_starts(explain_weights_file *file, const explainer *self)
 {
     int64_t count = self->examples.count,
-            *kept = bp_alloc("explain.weights", 3 * (count + 1), sizeof *kept),
-            *starts = kept + count + 1, *flows = starts + count + 1;
+            *kept = bp_alloc("explain.weights", 2 * (count + 1), sizeof *kept),
+            *starts = kept + count + 1;
     bp_h5 *h5 = file->draft.file;
-    bp_err err;
+    bp_err err = bp_h5_write(h5, "document", BP_H5_I64, self->examples.documents, count);
 
+    for (int k = 0; k < (self->settings.info->reads_source ? BP_EXPLAIN_ATTENTIONS : 1); k++)
+        if (err == BP_OK)
+            err = write_kind(h5, self, k, kept, starts);
     for (int64_t e = 0; e < count; e++) {
-        const explain_sizes *sizes = &self->texts.sizes[self->examples.documents[e]];
-        const bp_explained document = {.K = sizes->K, .T = sizes->T, .S = sizes->S};
-        const bp_explain_form form = explain_form(self, &document);
+        const bp_explain_form form = form_of(self, e);
 
-        kept[e] = explain_weights_kept(&form);
-        starts[e + 1] = starts[e] + form.layers * form.heads * form.T * kept[e];
-        flows[e + 1] = flows[e] + (form.T <= EXPLAIN_FLOW_PLACES ? form.T * form.T : 0);
+        starts[e + 1] = starts[e] + (form.T <= EXPLAIN_FLOW_PLACES ? form.T * form.T : 0);
     }
-    err = bp_h5_write(h5, "document", BP_H5_I64, self->examples.documents, count);
     if (err == BP_OK)
-        err = bp_h5_write(h5, "kept", BP_H5_I64, kept, count);
+        err = bp_h5_write(h5, "flow_start", BP_H5_I64, starts, count + 1);
     if (err == BP_OK)
-        err = bp_h5_write(h5, "weight_start", BP_H5_I64, starts, count + 1);
-    if (err == BP_OK)
-        err = bp_h5_write(h5, "flow_start", BP_H5_I64, flows, count + 1);
-    if (err == BP_OK)
-        err = bp_h5_make(h5, "key", BP_H5_F32, starts[count]);
-    if (err == BP_OK)
-        err = bp_h5_make(h5, "weight", BP_H5_F32, starts[count]);
-    if (err == BP_OK)
-        err = bp_h5_make(h5, "flow", BP_H5_F32, flows[count]);
+        err = bp_h5_make(h5, "flow", BP_H5_F32, starts[count]);
     bp_free(kept);
     return err;
 }
@@ -57,20 +98,36 @@ bp_err explain_weights_file_begin(explain_weights_file *file, const explainer *s
     return err;
 }
 
+static bp_err add_values(bp_h5 *h5, const bp_explain_attends *of, const char *name, int64_t first,
+                         const float *values, int64_t count)
+{
+    char *full = bp_sprintf("%s%s", of->prefix, name);
+    bp_err err = bp_h5_write_slab(h5, full, BP_H5_F32, first, values, count);
+
+    bp_free(full);
+    return err;
+}
+
 bp_err explain_weights_file_add(explain_weights_file *file, const float *floats,
                                 const bp_explain_form *form)
 {
-    const explain_weights weights = explain_weights_in(floats, form);
-    int64_t values = form->layers * form->heads * form->T * weights.kept;
+    const float *flow = explain_flow_in(floats, form);
+    explain_weights kinds[BP_EXPLAIN_ATTENTIONS];
+    int count = explain_weights_in(kinds, floats, form);
     bp_h5 *h5 = file->draft.file;
-    bp_err err = bp_h5_write_slab(h5, "key", BP_H5_F32, file->values, weights.keys, values);
+    bp_err err = flow
+                     ? bp_h5_write_slab(h5, "flow", BP_H5_F32, file->flows, flow, form->T * form->T)
+                     : BP_OK;
 
-    if (err == BP_OK)
-        err = bp_h5_write_slab(h5, "weight", BP_H5_F32, file->values, weights.weights, values);
-    if (err == BP_OK && weights.flow)
-        err = bp_h5_write_slab(h5, "flow", BP_H5_F32, file->flows, weights.flow, form->T * form->T);
-    file->values += values;
-    file->flows += weights.flow ? form->T * form->T : 0;
+    for (int k = 0; k < count && err == BP_OK; k++) {
+        const explain_weights *kind = &kinds[k];
+
+        err = add_values(h5, &kind->of, "key", file->values[k], kind->keys, kind->values);
+        if (err == BP_OK)
+            err = add_values(h5, &kind->of, "weight", file->values[k], kind->weights, kind->values);
+        file->values[k] += kind->values;
+    }
+    file->flows += flow ? form->T * form->T : 0;
     return err;
 }
 

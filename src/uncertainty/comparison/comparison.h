@@ -126,6 +126,7 @@ typedef struct comparison_metadata {
                                       be the newest; else "" */
     bool ensemble;
     int64_t members;
+    int64_t rows;         /* of predictions of others; 0: of a model */
     double train_seconds; /* sums of `seconds` in metrics.jsonl, up to the checkpoint, or of the
                              whole run if it was chosen; NaN if a model has none */
     char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */

@@ -88,11 +88,26 @@ bp_err comparison_job_keep_sets(const comparison_job *self, int64_t method,
                                 const comparison_set_fit *fit);
 bool comparison_job_recall_sets(const comparison_job *self, int64_t method,
                                 comparison_set_fit *fit);
-/** Write predictions as the score folder of a method, after the models are scored. On the
- * coordinator.
+/** Fit the thresholds to these predictions, in the place of a model's. Local. */
+void comparison_job_fit_targets(const comparison_job *self, const bp_conformal_target *targets,
+                                int64_t count, comparison_set_fit *out);
+/** The temperature of these sums, as the method's in the record. On the coordinator. Errors: those
+ * of comparison_record_save. */
+bp_err comparison_job_keep_temperature(const comparison_job *self, int64_t method,
+                                       const bp_scaled_sums *sums);
+/** Does a file of predictions have more rows than the corpora of the study, so that those of
+ * corpus.valid may follow? After the first model is scored; on the coordinator. Errors: those of
+ * reading its tables. */
+bp_err comparison_job_has_more_rows(const comparison_job *self, bool *more);
+/** Remove from the record what predictions under the method's name calibrated in an earlier start.
+ * On the coordinator. Errors: those of comparison_record_save. */
+bp_err comparison_job_forget_predictions(const comparison_job *self, int64_t method);
+/** Write predictions as the score folder of a method, after the first model is scored. `valid`: the
+ * folder of that model's score run of corpus.valid, whose predictions may follow in the file and
+ * calibrate the method; NULL: there is none. On the coordinator.
  * Errors: those of bp_predictions_read and of reading and writing the tables; BP_ERR_FORMAT rows or
  *         outcomes that differ from the models'. */
-bp_err comparison_job_import(const comparison_job *self, int64_t method);
+bp_err comparison_job_import(const comparison_job *self, int64_t method, const char *valid);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);

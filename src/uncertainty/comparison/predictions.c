@@ -1,10 +1,10 @@
 /* Predictions of other programs as a method of the study: their statistics are written in the form
  * of a score run, so that all other code reads them alike. The labels are those used to score the
  * first model of the study. */
-#include "uncertainty/comparison/job_priv.h"
-#include "uncertainty/comparison/predictions_file.h"
+#include "uncertainty/comparison/predictions_priv.h"
 
 #include "base/config/csv.h"
+#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/log.h"
@@ -22,16 +22,6 @@
 
 /* The statistics written for each prediction, as for an ensemble. */
 enum { COLUMNS = BP_MODEL_MEMBER };
-
-/* The data used to score a model of the study. */
-typedef struct scored_rows {
-    int64_t count;          /* rows of its table */
-    float *logprob, *label; /* [count]; NaN if not scored */
-    int64_t *predictions;   /* [documents] */
-    int64_t documents;
-    char **names; /* [outcomes] of classes; NULL if there are none */
-    int64_t outcomes;
-} scored_rows;
 
 const bp_uncertainty_method comparison_predictions = {.word = "predictions"};
 
@@ -72,6 +62,7 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
     metadata->task.precision = 0;
     metadata->ensemble = predictions.members > 1;
     metadata->members = predictions.members;
+    metadata->rows = predictions.rows;
     metadata->train_seconds = NAN;
     bp_names_free(&classes, count);
     bp_predictions_clear(&predictions);
@@ -128,6 +119,11 @@ static bp_err read_counts(scored_rows *rows, bp_h5 *file, const char *name)
                         : err;
 }
 
+bool comparison_row_predicts(const scored_rows *rows, int64_t k, bool classes)
+{
+    return classes || !isnan(rows->logprob[k]);
+}
+
 static bp_err read_scored(scored_rows *rows, const char *folder, bool classes)
 {
     char *path = bp_path_join(folder, classes ? "outcomes.h5" : "tokens.h5");
@@ -149,6 +145,8 @@ static bp_err read_scored(scored_rows *rows, const char *folder, bool classes)
         err = open_table(&counts, documents, "score-documents");
     if (err == BP_OK)
         err = read_counts(rows, classes ? file : counts, classes ? "predictions" : "tokens");
+    for (int64_t k = 0; err == BP_OK && k < rows->count; k++)
+        rows->total += comparison_row_predicts(rows, k, classes);
     bp_h5_drop(&counts);
     bp_h5_drop(&file);
     bp_free(documents);
@@ -215,36 +213,39 @@ static void fill_row(float *out, int64_t stride, const double *p, int64_t stride
     out[BP_MODEL_BRIER * stride] = label < 0 ? NAN : (float)squares;
 }
 
-/* Predictions: for a task every row, for a language model the rows with a log-probability. */
-static bool is_prediction(const scored_rows *rows, int64_t k, bool classes)
+/* valid: of corpus.valid; NULL if it was not scored. */
+static bp_err check_rows(const bp_predictions *predictions, const scored_rows *rows,
+                         const scored_rows *valid, bool classes, const char *path)
 {
-    return classes || !isnan(rows->logprob[k]);
-}
+    char *with =
+        valid ? bp_sprintf(" (%" PRId64 " with those of corpus.valid)", rows->total + valid->total)
+              : bp_sprintf("%s", "");
+    bp_err err = BP_OK;
 
-static bp_err check_rows(const bp_predictions *predictions, const scored_rows *rows, bool classes,
-                         const char *path)
-{
-    int64_t count = 0;
-
-    for (int64_t k = 0; k < rows->count; k++)
-        count += is_prediction(rows, k, classes);
-    if (count == predictions->rows)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "predictions.unlike_rows",
-                   "it has %" PRId64 " rows, the corpora have %" PRId64 " predictions: at %s; give "
-                   "one for each %s of uncertainty.in_domain and uncertainty.shifted, in the order "
-                   "of their files",
-                   predictions->rows, count, path, classes ? "prediction" : "scored token");
+    if (predictions->rows != rows->total + (valid ? valid->total : 0) &&
+        predictions->rows != rows->total)
+        err = BP_FAIL(BP_ERR_FORMAT, "predictions.unlike_rows",
+                      "it has %" PRId64 " rows, the corpora have %" PRId64 " predictions%s: at %s; "
+                      "give one for each %s of uncertainty.in_domain and uncertainty.shifted, in "
+                      "the order of their files, then all or none of corpus.valid",
+                      predictions->rows, rows->total, with, path,
+                      classes ? "prediction" : "scored token");
+    bp_free(with);
+    return err;
 }
 
 /* Where rows have no doc_id, nothing but their number shows that they are in another order. */
-static void log_order(const comparison_job *self, const comparison_method *method, bool named)
+static void log_order(const comparison_job *self, const comparison_method *method, bool named,
+                      bool calibrates)
 {
     const comparison_corpora *corpora = &self->corpora;
     bp_buffer order = {0};
 
     for (int64_t k = 0; k < corpora->files; k++)
         bp_buffer_printf(&order, "%s%s", k > 0 ? ", then of " : "", corpora->paths[k]);
+    if (calibrates)
+        bp_buffer_printf(&order, ", then of corpus.valid, which calibrates it (%s)",
+                         bp_corpus_keys_of(self->config)->valid);
     bp_log("%s: predictions of %s, in the order of %s: %s", method->name, method->path, order.data,
            named ? "each row's doc_id is compared"
                  : "nothing in the file confirms it (a column doc_id would)");
@@ -275,13 +276,13 @@ static bp_err check_document(const bp_predictions *of, int64_t row, int64_t rows
     return err;
 }
 
-/* Is each row of the document that has its place? */
-static bp_err check_documents(const comparison_job *self, const bp_predictions *of,
+/* Is each row, from `row` on, of the document of the corpora that has its place? */
+static bp_err check_documents(const char *list, const bp_predictions *of, int64_t row,
                               const scored_rows *rows, const char *path)
 {
     bp_corpus *corpus = NULL;
-    int64_t row = 0, document = 0;
-    bp_err err = bp_corpus_open(&corpus, self->corpora.list);
+    int64_t document = 0;
+    bp_err err = bp_corpus_open(&corpus, list);
 
     for (int64_t k = 0; err == BP_OK && k < bp_corpus_files(corpus); k++) {
         bp_corpus_file *file = bp_corpus_file_at(corpus, k);
@@ -298,15 +299,13 @@ static bp_err check_documents(const comparison_job *self, const bp_predictions *
 }
 
 /* An infinite NLL has no mean. A member may give the truth probability 0, if another does not. */
-static bp_err check_truth(const bp_predictions *of, const scored_rows *rows, bool classes,
-                          const char *path)
+static bp_err check_truth(const bp_predictions *of, int64_t row, const scored_rows *rows,
+                          bool classes, const char *path)
 {
-    int64_t row = 0;
-
     for (int64_t k = 0; k < rows->count; k++) {
         double p = 0;
 
-        if (!is_prediction(rows, k, classes))
+        if (!comparison_row_predicts(rows, k, classes))
             continue;
         for (int64_t m = 0; rows->label[k] >= 0 && m < of->members; m++)
             p += of->p[(m * of->rows + row) * of->outcomes + (int64_t)rows->label[k]];
@@ -320,36 +319,44 @@ static bp_err check_truth(const bp_predictions *of, const scored_rows *rows, boo
     return BP_OK;
 }
 
-static void fill_table(float *table, const bp_predictions *of, const scored_rows *rows,
-                       bool classes)
+/* rule: of conformal sets; NULL: none. */
+static void fill_table(float *table, int64_t columns, const bp_predictions *of,
+                       const scored_rows *rows, bool classes, const bp_conformal_rule *rule)
 {
     int64_t row = 0;
 
     for (int64_t k = 0; k < rows->count; k++) {
-        if (!is_prediction(rows, k, classes)) {
-            for (int64_t c = 0; c < COLUMNS; c++)
+        if (!comparison_row_predicts(rows, k, classes)) {
+            for (int64_t c = 0; c < columns; c++)
                 table[c * rows->count + k] = NAN;
             continue;
         }
         fill_row(table + k, rows->count, of->p + row * of->outcomes, of->rows * of->outcomes,
                  of->members, of->outcomes, (int64_t)rows->label[k]);
+        if (rule)
+            comparison_fill_sets(table + k, rows->count, of, row, (int64_t)rows->label[k], rule);
         row++;
     }
 }
 
 /* ---- files ---- */
 
-static bp_err write_table(const char *path, const float *table, const scored_rows *rows,
-                          bool classes)
+static bp_err write_table(const char *path, const float *table, int64_t columns,
+                          const scored_rows *rows, bool classes)
 {
     bp_h5_draft draft = {0};
     bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
 
-    for (int64_t c = 0; c < COLUMNS && err == BP_OK; c++)
+    for (int64_t c = 0; c < columns && err == BP_OK; c++)
         err = bp_h5_write(draft.file, bp_model_statistic_name(c), BP_H5_F32,
                           table + c * rows->count, rows->count);
     if (err == BP_OK && classes)
         err = bp_h5_write(draft.file, "predictions", BP_H5_I64, rows->predictions, rows->documents);
+    if (err == BP_OK && rows->names)
+        err = bp_h5_write(draft.file, "label", BP_H5_F32, rows->label, rows->count);
+    if (err == BP_OK && rows->names)
+        err = bp_h5_write_texts(draft.file, "outcome_names", (const char *const *)rows->names,
+                                rows->outcomes);
     if (err == BP_OK)
         err = bp_h5_draft_commit(&draft, classes ? "score-outcomes" : "score-tokens", VERSION);
     bp_h5_draft_end(&draft);
@@ -369,8 +376,8 @@ static bp_err write_documents(const char *path, const scored_rows *rows)
     return err;
 }
 
-static bp_err write_files(const char *folder, const float *table, const scored_rows *rows,
-                          bool classes)
+static bp_err write_files(const char *folder, const float *table, int64_t columns,
+                          const scored_rows *rows, bool classes)
 {
     char *score = bp_path_join(folder, "score");
     char *path = bp_path_join(score, classes ? "outcomes.h5" : "tokens.h5");
@@ -381,7 +388,7 @@ static bp_err write_files(const char *folder, const float *table, const scored_r
         err = bp_dir_make(score);
     bp_dir_sweep(score);
     if (err == BP_OK)
-        err = write_table(path, table, rows, classes);
+        err = write_table(path, table, columns, rows, classes);
     if (err == BP_OK && !classes)
         err = write_documents(documents, rows);
     bp_free(documents);
@@ -390,20 +397,98 @@ static bp_err write_files(const char *folder, const float *table, const scored_r
     return err;
 }
 
-bp_err comparison_job_import(const comparison_job *self, int64_t m)
+/* The folder of a method's scores. */
+static char *folder_of(const comparison_job *self, int64_t m)
+{
+    return bp_sprintf("%s/scores/%s", self->results.folder, self->results.methods.items[m].name);
+}
+
+bp_err comparison_job_has_more_rows(const comparison_job *self, bool *more)
+{
+    const comparison_results *results = &self->results;
+    char *folder = folder_of(self, comparison_first_model(&results->methods)),
+         *from = bp_path_join(folder, "score");
+    scored_rows rows = {0};
+    int64_t most = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t m = 0; m < results->methods.count; m++)
+        most = results->metadata[m].rows > most ? results->metadata[m].rows : most;
+    if (most > 0)
+        err = read_scored(&rows, from, results->classes);
+    *more = err == BP_OK && most > rows.total;
+    clear_scored(&rows);
+    bp_free(from);
+    bp_free(folder);
+    return err;
+}
+
+/* valid: of corpus.valid; NULL if it was not scored. */
+static bp_err check_content(const comparison_job *self, int64_t m, const bp_predictions *of,
+                            const scored_rows *rows, const scored_rows *valid)
+{
+    const comparison_method *method = &self->results.methods.items[m];
+    bool classes = self->results.classes, calibrates = of->rows > rows->total;
+    const struct {
+        const scored_rows *rows;
+        const char *corpora;
+        int64_t first;
+    } parts[] = {{rows, self->corpora.list, 0},
+                 {valid, bp_corpus_keys_of(self->config)->valid, rows->total}};
+    bp_err err = check_rows(of, rows, valid, classes, method->path);
+
+    if (err == BP_OK)
+        log_order(self, method, of->documents != NULL, calibrates);
+    for (int k = 0; k <= calibrates && err == BP_OK; k++) {
+        if (of->documents)
+            err =
+                check_documents(parts[k].corpora, of, parts[k].first, parts[k].rows, method->path);
+        if (err == BP_OK)
+            err = check_truth(of, parts[k].first, parts[k].rows, classes, method->path);
+    }
+    return err;
+}
+
+/* The statistics of the rows and, with predictions of corpus.valid, their sets. */
+static bp_err save(const comparison_job *self, int64_t m, const bp_predictions *of,
+                   const scored_rows *rows, const scored_rows *valid)
+{
+    bool classes = self->results.classes;
+    char *to = folder_of(self, m);
+    comparison_set_fit fit = {.predictions = 0};
+    float *table = NULL;
+    bp_err err = comparison_job_forget_predictions(self, m);
+    int64_t columns;
+
+    if (err == BP_OK && of->rows > rows->total)
+        err = comparison_calibrate_predictions(self, m, of, rows->total, valid, &fit);
+    columns = fit.predictions > 0 ? BP_MODEL_SET_END : COLUMNS;
+    if (err == BP_OK) {
+        table = bp_try_alloc("comparison.predictions", columns * rows->count, sizeof *table);
+        err = table ? BP_OK : bp_fail_memory("predictions", columns * rows->count, sizeof *table);
+    }
+    if (err == BP_OK) {
+        fill_table(table, columns, of, rows, classes, fit.predictions > 0 ? &fit.rule : NULL);
+        err = write_files(to, table, columns, rows, classes);
+    }
+    bp_free(table);
+    bp_free(to);
+    return err;
+}
+
+bp_err comparison_job_import(const comparison_job *self, int64_t m, const char *valid)
 {
     const comparison_results *results = &self->results;
     const comparison_method *method = &results->methods.items[m];
-    int64_t model = comparison_first_model(&results->methods);
-    bool classes = results->classes;
-    char *from =
-        bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[model].name);
-    char *to = bp_sprintf("%s/scores/%s", results->folder, method->name);
+    char *model = folder_of(self, comparison_first_model(&results->methods)),
+         *from = bp_path_join(model, "score"),
+         *of_valid = bp_path_join(valid ? valid : "", "score");
     bp_predictions predictions = {.members = 0};
-    scored_rows rows = {0};
-    float *table = NULL;
-    bp_err err = read_scored(&rows, from, classes);
+    scored_rows rows = {0}, calibrating = {0};
+    bp_err err = read_scored(&rows, from, results->classes);
 
+    if (err == BP_OK && valid)
+        err = read_scored(&calibrating, of_valid, results->classes);
     if (err == BP_OK)
         err = bp_predictions_read(
             &predictions, method->path,
@@ -411,25 +496,14 @@ bp_err comparison_job_import(const comparison_job *self, int64_t m)
                                rows.names ? rows.outcomes
                                           : comparison_outcomes(&results->metadata[m])});
     if (err == BP_OK)
-        log_order(self, method, predictions.documents != NULL);
+        err = check_content(self, m, &predictions, &rows, valid ? &calibrating : NULL);
     if (err == BP_OK)
-        err = check_rows(&predictions, &rows, classes, method->path);
-    if (err == BP_OK && predictions.documents)
-        err = check_documents(self, &predictions, &rows, method->path);
-    if (err == BP_OK)
-        err = check_truth(&predictions, &rows, classes, method->path);
-    if (err == BP_OK) {
-        table = bp_try_alloc("comparison.predictions", COLUMNS * rows.count, sizeof *table);
-        err = table ? BP_OK : bp_fail_memory("predictions", COLUMNS * rows.count, sizeof *table);
-    }
-    if (err == BP_OK)
-        fill_table(table, &predictions, &rows, classes);
-    if (err == BP_OK)
-        err = write_files(to, table, &rows, classes);
-    bp_free(table);
+        err = save(self, m, &predictions, &rows, &calibrating);
+    clear_scored(&calibrating);
     clear_scored(&rows);
     bp_predictions_clear(&predictions);
-    bp_free(to);
+    bp_free(of_valid);
     bp_free(from);
+    bp_free(model);
     return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);
 }

@@ -144,6 +144,17 @@ static void calibrate(const set_work *work, comparison_set_fit *out)
     bp_free(values);
 }
 
+void comparison_job_fit_targets(const comparison_job *self, const bp_conformal_target *targets,
+                                int64_t count, comparison_set_fit *out)
+{
+    set_work work = {.self = self};
+
+    for (int64_t k = 0; k < count; k++)
+        keep(&work, &targets[k]);
+    calibrate(&work, out);
+    bp_free(work.facts);
+}
+
 bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
                                const bp_config *config, const bp_ensemble_spec *spec,
                                comparison_set_fit *out)

@@ -2,10 +2,12 @@
  * Each result is kept, so that the next start resumes after it. Called by job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
+#include "data/corpus.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
 #include "statistics/temperature.h"
@@ -167,7 +169,8 @@ static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
 
 /* ---- temperature ---- */
 
-static bp_err keep_temperature(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
+bp_err comparison_job_keep_temperature(const comparison_job *self, int64_t m,
+                                       const bp_scaled_sums *sums)
 {
     double beta[BP_TEMPERATURE_POINTS];
     bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
@@ -230,7 +233,7 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
         bp_bcast_bytes(&noise, sizeof(noise), mesh->dedicated ? 1 : 0, self->world);
         err = bp_agree(self->world, !mesh->coordinates ? BP_OK
                                     : values           ? keep_noise(self, m, &noise)
-                                                       : keep_temperature(self, m, &sums));
+                                             : comparison_job_keep_temperature(self, m, &sums));
     }
     bp_mesh_free(&mesh);
     return err;
@@ -274,6 +277,8 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     double began = bp_clock_now();
     bp_err err = comparison_job_derive(self, m, &config);
 
+    if (err == BP_OK && self->mesh->coordinates)
+        err = comparison_job_forget_predictions(self, m);
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates)
         bp_log("%s (%" PRId64 " of %" PRId64 "): %s of %s", method->name, m + 1,
@@ -321,15 +326,69 @@ static bp_err make_fit_folders(const comparison_job *self)
     return err;
 }
 
+/* ---- predictions of others ---- */
+
+/* A score run of corpus.valid by the first model, whose labels and order the predictions of others
+ * are compared with. */
+static bp_err score_valid(comparison_job *self, const char *folder)
+{
+    int64_t model = comparison_first_model(&self->results.methods);
+    const char *name = self->results.methods.items[model].name;
+    bp_ensemble_spec spec = spec_of(self, model);
+    bp_config *config = NULL;
+    bp_log_channel channel;
+    bp_err err = comparison_job_derive(self, model, &config);
+
+    if (err == BP_OK)
+        err = bp_config_set(config, "run.dir", folder);
+    if (err == BP_OK)
+        err = bp_config_set(config, "score.corpus", bp_corpus_keys_of(self->config)->valid);
+    err = bp_agree(self->world, err);
+    if (err == BP_OK) {
+        if (self->mesh->coordinates)
+            bp_log("%s: scoring corpus.valid, for predictions of others", name);
+        bp_log_set_member(name, self->mesh->coordinates);
+        channel = bp_log_use(BP_LOG_MEMBER);
+        err = bp_agree(self->world, bp_score_as(self->world, config, &spec));
+        (void)bp_log_use(channel);
+    }
+    bp_config_free(&config);
+    return err;
+}
+
+/* Is corpus.valid to be scored for predictions of others? Its folder is made then. All ranks learn
+ * it. */
+static bp_err wants_valid(const comparison_job *self, bool *wants)
+{
+    char *path = bp_path_join(self->results.folder, "calibration");
+    bool more = false;
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates && self->results.scaled)
+        err = comparison_job_has_more_rows(self, &more);
+    if (err == BP_OK && more)
+        err = make_clean(path);
+    bp_free(path);
+    *wants = bp_all_max_int(more, self->world) != 0;
+    return bp_agree(self->world, err);
+}
+
 /* As soon as a model has provided the labels, before hours of other models. */
 static bp_err import_predictions(comparison_job *self)
 {
-    bp_err err = BP_OK;
+    int64_t model = comparison_first_model(&self->results.methods);
+    char *folder = bp_sprintf("%s/calibration/%s", self->results.folder,
+                              self->results.methods.items[model].name);
+    bool calibrates = false;
+    bp_err err = wants_valid(self, &calibrates);
 
+    if (err == BP_OK && calibrates)
+        err = score_valid(self, folder);
     for (int64_t m = 0; self->mesh->coordinates && err == BP_OK && m < self->results.methods.count;
          m++)
         if (comparison_is_predictions(&self->results.methods.items[m]))
-            err = comparison_job_import(self, m);
+            err = comparison_job_import(self, m, calibrates ? folder : NULL);
+    bp_free(folder);
     return bp_agree(self->world, err);
 }
 

@@ -1,0 +1,35 @@
+/* Predictions of others: what predictions.c and predictions_sets.c share. Local: no MPI. */
+#ifndef BP_UNCERTAINTY_COMPARISON_PREDICTIONS_PRIV_H
+#define BP_UNCERTAINTY_COMPARISON_PREDICTIONS_PRIV_H
+
+#include "uncertainty/comparison/job_priv.h"
+#include "uncertainty/comparison/predictions_file.h"
+
+/** What a score run of a model of the study says of its documents: their predictions and labels. */
+typedef struct scored_rows {
+    int64_t count;          /* rows of its table */
+    float *logprob, *label; /* [count]; NaN if not scored; label: -1 if not known */
+    int64_t *predictions;   /* [documents] */
+    int64_t documents;
+    char **names; /* [outcomes] of classes; NULL if there are none */
+    int64_t outcomes;
+    int64_t total; /* predictions: of a task all rows, of a language model those with a logprob */
+} scored_rows;
+
+/** Is row k a prediction? */
+bool comparison_row_predicts(const scored_rows *rows, int64_t k, bool classes);
+
+/** Calibrate method m on its predictions of corpus.valid: rows [first, first + valid->total) of
+ * `of`. Its sets and its temperature go to the record; *fit has the thresholds (predictions = 0:
+ * no sets are wanted).
+ *
+ * On the coordinator. Errors: those of comparison_job_keep_sets and of the temperature's record. */
+bp_err comparison_calibrate_predictions(const comparison_job *self, int64_t m,
+                                        const bp_predictions *of, int64_t first,
+                                        const scored_rows *valid, comparison_set_fit *fit);
+/** out[c * stride] of row `row`, for BP_MODEL_SET_RANK <= c < BP_MODEL_SET_END; label -1: not
+ * known. Local. */
+void comparison_fill_sets(float *out, int64_t stride, const bp_predictions *of, int64_t row,
+                          int64_t label, const bp_conformal_rule *rule);
+
+#endif
