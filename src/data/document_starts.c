@@ -62,3 +62,13 @@ bp_err bp_document_starts_at(bp_document_starts *starts, int64_t file, int64_t d
     *start = starts->values + (err == BP_OK ? at : 0);
     return err;
 }
+
+bp_err bp_document_starts_check(bp_document_starts *starts, int64_t file)
+{
+    int64_t documents = bp_corpus_file_info(bp_corpus_file_at(starts->corpus, file))->documents;
+    bp_err err = BP_OK;
+
+    for (int64_t d = 0; (d == 0 || d < documents) && err == BP_OK; d += BP_DOCUMENT_STARTS)
+        err = move_window(starts, file, d);
+    return err;
+}

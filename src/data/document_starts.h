@@ -22,5 +22,7 @@ void bp_document_starts_free(bp_document_starts **starts);
  * sorted. Errors: those of bp_corpus_file_read_doc_start. */
 bp_err bp_document_starts_at(bp_document_starts *starts, int64_t file, int64_t document,
                              const int64_t **start);
+/** Read all of a file once. Errors: as above. */
+bp_err bp_document_starts_check(bp_document_starts *starts, int64_t file);
 
 #endif

@@ -41,6 +41,7 @@ static void windows_move_from_file_to_file(void **state)
         expect_document(starts, file, 3, 6, 9);
         expect_document(starts, file, 0, 0, 4);
         expect_document(starts, file, 1, 4, 5);
+        bp_test_expect(bp_document_starts_check(starts, file), BP_OK);
     }
     bp_document_starts_free(&starts);
     bp_document_starts_free(&starts);
@@ -61,6 +62,8 @@ static void many_documents_need_one_window(void **state)
         expect_document(starts, 0, d, d, d + 1);
     for (int64_t d = many.documents - 1; d >= 0; d -= BP_DOCUMENT_STARTS - 1)
         expect_document(starts, 0, d, d, d + 1);
+    bp_test_expect(bp_document_starts_check(starts, 0), BP_OK);
+    expect_document(starts, 0, BP_DOCUMENT_STARTS, BP_DOCUMENT_STARTS, BP_DOCUMENT_STARTS + 1);
     assert_true(bp_mem_now_bytes() - before < (size_t)(BP_DOCUMENT_STARTS + 100) * sizeof(int64_t));
     bp_document_starts_free(&starts);
     bp_corpus_close(&corpus);
