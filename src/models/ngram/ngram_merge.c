@@ -8,51 +8,59 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define PROGRESS_ITEMS ((int64_t)1 << 16)
-#define OPEN_MOST      512 /* runs that stay open while they are merged */
 
 /* ---- ranges of ranks ---- */
 
-static int compare_keys(const void *a, const void *b)
+/* Without ties, so that all ranks find the same order. */
+static int compare_blocks(const void *a, const void *b)
 {
-    return ngram_compare_items(a, b);
+    const ngram_item *p = a, *q = b;
+    int keys = ngram_compare_items(p, q);
+
+    return keys != 0 ? keys : (p->value > q->value) - (p->value < q->value);
 }
 
-/* The first n-gram of rank `rank`'s range: the runs' block lists give the distribution of keys. All
- * n-grams that end with the same two words belong to one rank, so that n-grams of order 2 and more
- * are counted whole. */
-static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
-                             const ngram_spec *spec)
+/* The first n-gram of rank `rank`'s range: the runs' lists of blocks, by their first keys and with
+ * their numbers of items, give the distribution of keys. All n-grams that end with the same two
+ * words belong to one rank, so that n-grams of order 2 and more are counted whole. */
+static ngram_key range_begin(const ngram_item *blocks, int64_t count, int64_t items, int rank,
+                             int size, const ngram_spec *spec)
 {
     int low = spec->bits * (spec->order > 2 ? spec->order - 2 : 0);
-    int64_t at = blocks * rank / size;
+    int64_t before = 0, at = 0;
 
     if (rank == 0)
         return 0;
-    if (rank == size || blocks == 0)
-        return ~(ngram_key)0;
-    return ngram_item_key(&firsts[at]) >> low << low;
+    while (at < count && before * size < items * rank)
+        before += blocks[at++].value;
+    return rank == size || at == count ? ~(ngram_key)0 : ngram_item_key(&blocks[at]) >> low << low;
 }
 
 static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counting,
                        const ngram_spec *spec, const ngram_run *runs, int64_t count)
 {
     int rank = bp_comm_rank(counting->comm), size = bp_comm_size(counting->comm);
-    int64_t blocks = 0;
-    ngram_item *firsts;
+    int64_t blocks = 0, items = 0;
+    ngram_item *list;
 
     for (int64_t r = 0; r < count; r++)
         blocks += runs[r].count;
-    firsts = bp_alloc("ngram.merge", blocks, sizeof *firsts);
+    list = bp_alloc("ngram.merge", blocks, sizeof *list);
     blocks = 0;
     for (int64_t r = 0; r < count; r++)
-        for (int64_t b = 0; b < runs[r].count; b++)
-            firsts[blocks++] = (ngram_item){runs[r].blocks[b].high, runs[r].blocks[b].low, 0};
-    qsort(firsts, (size_t)blocks, sizeof *firsts, compare_keys);
-    *from = range_begin(firsts, blocks, rank, size, spec);
-    *to = range_begin(firsts, blocks, rank + 1, size, spec);
-    bp_free(firsts);
+        for (int64_t b = 0; b < runs[r].count; b++) {
+            const ngram_block *block = &runs[r].blocks[b];
+
+            list[blocks++] = (ngram_item){block->high, block->low, block->items};
+            items += block->items;
+        }
+    qsort(list, (size_t)blocks, sizeof *list, compare_blocks);
+    *from = range_begin(list, blocks, items, rank, size, spec);
+    *to = range_begin(list, blocks, items, rank + 1, size, spec);
+    bp_free(list);
 }
 
 /* ---- the merge: a heap of cursors ---- */
@@ -86,16 +94,27 @@ static void sink(merger *self, int64_t at)
     self->heap[at] = top;
 }
 
+/* Runs that stay open while they are merged: half of the files that a process may have. */
+static int64_t open_most(void)
+{
+    struct rlimit files;
+
+    return getrlimit(RLIMIT_NOFILE, &files) != 0    ? 0
+           : files.rlim_cur / 2 < (rlim_t)INT32_MAX ? (int64_t)(files.rlim_cur / 2)
+                                                    : INT32_MAX;
+}
+
 static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ngram_key from,
                           ngram_key to)
 {
+    bool closes = count > open_most();
     bp_err err = BP_OK;
 
     *self = (merger){0};
     self->cursors = bp_alloc("ngram.merge", count, sizeof *self->cursors);
     self->heap = bp_alloc("ngram.merge", count, sizeof *self->heap);
     for (int64_t r = 0; r < count && err == BP_OK; r++) {
-        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, to, count > OPEN_MOST);
+        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, to, closes);
         if (err == BP_OK && ngram_cursor_item(&self->cursors[r]))
             self->heap[self->live++] = r;
     }

@@ -16,9 +16,11 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#define MAGIC       "bpngrun1"
-#define ZSTD_LEVEL  1
-#define BLOCKS_MOST ((int64_t)1 << 32) /* more are not one of our lists */
+#define MAGIC        "bpngrun1"
+#define ZSTD_LEVEL   1
+#define BLOCKS_LEAST 64 /* of a run, but where they would have fewer items than */
+#define ITEMS_LEAST  64
+#define BLOCKS_MOST  ((int64_t)1 << 32) /* more are not one of our lists */
 
 /* The last bytes of a run. */
 typedef struct trailer {
@@ -57,29 +59,46 @@ static void join_columns(ngram_item *items, const uint64_t *from, int64_t count)
         items[k] = (ngram_item){from[k], from[count + k], (int64_t)from[2 * count + k]};
 }
 
+/* A run has some 64 blocks or more, so that the lists of blocks say how keys are distributed even
+ * where runs are short. */
+static int64_t items_of_block(int64_t items)
+{
+    int64_t most = items / BLOCKS_LEAST;
+
+    return most < ITEMS_LEAST ? ITEMS_LEAST : most < NGRAM_BLOCK_ITEMS ? most : NGRAM_BLOCK_ITEMS;
+}
+
+/* The first block is shorter, by the place of the run: blocks of runs of like text would begin at
+ * like keys, and ranks that divide the keys by these would have to take them together. */
+static int64_t items_of_first(int64_t first, int64_t items)
+{
+    return 1 + (int64_t)(XXH3_64bits(&first, sizeof first) % (uint64_t)items);
+}
+
 static bp_err write_blocks(bp_draft *draft, trailer *end, ngram_block *blocks,
                            const ngram_item *items)
 {
     size_t bound = ZSTD_compressBound(NGRAM_BLOCK_ITEMS * sizeof *items);
     uint64_t *columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof *items);
     char *packed = bp_alloc("ngram.run", (int64_t)bound, 1);
+    int64_t most = items_of_block(end->items), next = items_of_first(end->first, most);
     bp_err err = BP_OK;
 
-    for (int64_t b = 0; b < end->blocks && err == BP_OK; b++) {
-        const ngram_item *from = items + b * NGRAM_BLOCK_ITEMS;
-        int64_t left = end->items - b * NGRAM_BLOCK_ITEMS;
-        int64_t now = left < NGRAM_BLOCK_ITEMS ? left : NGRAM_BLOCK_ITEMS;
+    for (int64_t at = 0, now; at < end->items && err == BP_OK; at += now) {
+        const ngram_item *from = items + at;
         size_t bytes;
 
+        now = end->items - at < next ? end->items - at : next;
+        next = most;
         split_columns(columns, from, now);
         bytes = ZSTD_compress(packed, bound, columns, (size_t)now * sizeof *items, ZSTD_LEVEL);
         BP_CHECK(!ZSTD_isError(bytes));
-        blocks[b] = (ngram_block){.high = from->high,
-                                  .low = from->low,
-                                  .offset = end->list,
-                                  .bytes = (uint32_t)bytes,
-                                  .items = (uint32_t)now,
-                                  .xxh3 = XXH3_64bits(packed, bytes)};
+        blocks[end->blocks++] = (ngram_block){.high = from->high,
+                                              .low = from->low,
+                                              .offset = end->list,
+                                              .bytes = (uint32_t)bytes,
+                                              .items = (uint32_t)now,
+                                              .xxh3 = XXH3_64bits(packed, bytes)};
         end->list += (int64_t)bytes;
         err = bp_draft_write(draft, packed, bytes);
         if (err == BP_OK && bp_fault("count.spill"))
@@ -100,9 +119,9 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
 
     memcpy(last.magic, MAGIC, sizeof last.magic);
     memcpy(last.work, work, sizeof last.work);
-    last.blocks = (count + NGRAM_BLOCK_ITEMS - 1) / NGRAM_BLOCK_ITEMS;
     if (err == BP_OK) {
-        ngram_block *blocks = bp_alloc("ngram.run", last.blocks, sizeof *blocks);
+        ngram_block *blocks =
+            bp_alloc("ngram.run", 2 + count / items_of_block(count), sizeof *blocks);
 
         err = write_blocks(&draft, &last, blocks, items);
         last.xxh3 = hash_trailer(&last, blocks);
