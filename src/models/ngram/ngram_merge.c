@@ -11,39 +11,23 @@
 #include <sys/resource.h>
 
 #define PROGRESS_ITEMS ((int64_t)1 << 16)
+#define KEY_BEYOND     (~(ngram_key)0)
 
 /* ---- ranges of ranks ---- */
 
-/* Without ties, so that all ranks find the same order. */
 static int compare_blocks(const void *a, const void *b)
 {
-    const ngram_item *p = a, *q = b;
-    int keys = ngram_compare_items(p, q);
-
-    return keys != 0 ? keys : (p->value > q->value) - (p->value < q->value);
+    return ngram_compare_items(a, b);
 }
 
-/* The first n-gram of rank `rank`'s range: the runs' lists of blocks, by their first keys and with
- * their numbers of items, give the distribution of keys. All n-grams that end with the same two
- * words belong to one rank, so that n-grams of order 2 and more are counted whole. */
-static ngram_key range_begin(const ngram_item *blocks, int64_t count, int64_t items, int rank,
-                             int size, const ngram_spec *spec)
+/* begins[r]: the first n-gram of rank r's range. The runs' lists of blocks, by their first keys and
+ * with their numbers of items, give the distribution of keys. All n-grams that end with the same
+ * two words belong to one rank, so that n-grams of order 2 and more are counted whole. */
+static void cut_keys(ngram_key *begins, int size, const ngram_spec *spec, const ngram_run *runs,
+                     int64_t count)
 {
     int low = spec->bits * (spec->order > 2 ? spec->order - 2 : 0);
-    int64_t before = 0, at = 0;
-
-    if (rank == 0)
-        return 0;
-    while (at < count && before * size < items * rank)
-        before += blocks[at++].value;
-    return rank == size || at == count ? ~(ngram_key)0 : ngram_item_key(&blocks[at]) >> low << low;
-}
-
-static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counting,
-                       const ngram_spec *spec, const ngram_run *runs, int64_t count)
-{
-    int rank = bp_comm_rank(counting->comm), size = bp_comm_size(counting->comm);
-    int64_t blocks = 0, items = 0;
+    int64_t blocks = 0, items = 0, before = 0, at = 0;
     ngram_item *list;
 
     for (int64_t r = 0; r < count; r++)
@@ -58,9 +42,30 @@ static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counti
             items += block->items;
         }
     qsort(list, (size_t)blocks, sizeof *list, compare_blocks);
-    *from = range_begin(list, blocks, items, rank, size, spec);
-    *to = range_begin(list, blocks, items, rank + 1, size, spec);
+    begins[0] = 0;
+    for (int rank = 1; rank < size; rank++) {
+        while (at < blocks && before * size < items * rank)
+            before += list[at++].value;
+        begins[rank] = at < blocks ? ngram_item_key(&list[at]) >> low << low : KEY_BEYOND;
+    }
+    begins[size] = KEY_BEYOND;
     bp_free(list);
+}
+
+/* Collective. The root alone has the lists of blocks, which are no longer needed then. */
+static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counting,
+                       const ngram_spec *spec, ngram_run *runs, int64_t count)
+{
+    int rank = bp_comm_rank(counting->comm), size = bp_comm_size(counting->comm);
+    ngram_key *begins = bp_alloc("ngram.merge", size + 1, sizeof *begins);
+
+    if (bp_comm_is_root(counting->comm))
+        cut_keys(begins, size, spec, runs, count);
+    ngram_runs_forget_blocks(runs, count);
+    bp_bcast_bytes(begins, (size + 1) * (int64_t)sizeof *begins, 0, counting->comm);
+    *from = begins[rank];
+    *to = begins[rank + 1];
+    bp_free(begins);
 }
 
 /* ---- the merge: a heap of cursors ---- */
@@ -221,7 +226,7 @@ static bp_err add_ngram(ngram_counts *out, const ngram_spec *spec, const ngram_i
 }
 
 static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
-                          const ngram_run *runs, int64_t count)
+                          ngram_run *runs, int64_t count)
 {
     ngram_key from, to, before = 0;
     int64_t done = 0, of = 0, share = bp_comm_size(counting->comm);
@@ -253,7 +258,7 @@ static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const 
 }
 
 bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
-                   const ngram_run *runs, int64_t count)
+                   ngram_run *runs, int64_t count)
 {
     int64_t ids = spec->vocab_size + 1;
     bp_err err;
