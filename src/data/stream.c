@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "data/document_starts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +16,7 @@ struct bp_stream {
     bool bag;
     double *weights; /* [files]; NULL: all files are one stream */
     int64_t files, documents, tokens;
-    const int64_t **doc_start; /* [files], each of its file's documents + 1 */
+    const int64_t **doc_start; /* of a bag: [files], each of its file's documents + 1 */
     int64_t *first_document;   /* [files + 1]: over all files */
     int64_t *first_token;      /* [files + 1]: where a file begins in the stream, without a bag */
     /* of a bag, which has groups: all files together, or with weights each file */
@@ -25,22 +26,25 @@ struct bp_stream {
     int64_t *block_token; /* [places + 1]: where the block of a place begins in the stream */
 };
 
+/* Only a bag needs to know where documents begin. */
 static bp_err list_documents(bp_stream *stream)
 {
-    for (int64_t k = 0; k < stream->files; k++) {
-        bp_corpus_file *file = bp_corpus_file_at(stream->corpus, k);
-        int64_t documents = bp_corpus_file_info(file)->documents;
-        bp_err err = bp_corpus_file_doc_start(file, &stream->doc_start[k]);
+    bp_document_starts *starts = bp_document_starts_new(stream->corpus);
+    bp_err err = BP_OK;
 
-        if (err != BP_OK)
-            return err;
-        stream->first_document[k + 1] = stream->first_document[k] + documents;
-        stream->first_token[k + 1] =
-            stream->first_token[k] + stream->doc_start[k][documents] - stream->doc_start[k][0];
+    for (int64_t k = 0; k < stream->files && err == BP_OK; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(stream->corpus, k);
+        const bp_corpus_info *info = bp_corpus_file_info(file);
+
+        err = stream->bag ? bp_corpus_file_doc_start(file, &stream->doc_start[k])
+                          : bp_document_starts_check(starts, k);
+        stream->first_document[k + 1] = stream->first_document[k] + info->documents;
+        stream->first_token[k + 1] = stream->first_token[k] + info->tokens;
     }
     stream->documents = stream->first_document[stream->files];
     stream->tokens = stream->first_token[stream->files];
-    return BP_OK;
+    bp_document_starts_free(&starts);
+    return err;
 }
 
 /* Which of ascending places[0 .. n] holds `at`: the last k < n with places[k] <= at. */
@@ -284,8 +288,7 @@ static bp_err read_plain(bp_stream *stream, int64_t first, int64_t count, int32_
         if (part == 0) /* an empty file */
             continue;
         err = bp_corpus_file_read(bp_corpus_file_at(stream->corpus, k),
-                                  stream->doc_start[k][0] + first - stream->first_token[k], part,
-                                  tokens);
+                                  first - stream->first_token[k], part, tokens);
         first += part;
         tokens += part;
         count -= part;

@@ -48,6 +48,31 @@ static void same_calls_give_the_same_bytes(void **state)
     bp_free(bytes_b);
 }
 
+/* A part says of itself what the whole would say. */
+static void parts_of_starts_are_checked(void **state)
+{
+    const char *path = bp_test_path("starts.h5");
+    int64_t starts[41], kept;
+    bp_corpus_file *file;
+
+    bp_test_expect(corpus_model_write(&SMALL, path), BP_OK);
+    bp_test_expect(bp_corpus_file_open(&file, path), BP_OK);
+    bp_test_expect(bp_corpus_file_read_doc_start(file, 0, 41, starts), BP_OK);
+    bp_test_expect(bp_corpus_file_read_doc_start(file, 40, 1, &kept), BP_OK);
+    assert_int_equal(kept, starts[40]);
+    kept = file->info.tokens;
+    file->info.tokens = starts[20] - 1; /* as if the file had fewer tokens than its starts say */
+    bp_test_expect(bp_corpus_file_read_doc_start(file, 0, 20, starts), BP_OK);
+    bp_test_expect(bp_corpus_file_read_doc_start(file, 10, 11, starts), BP_ERR_FORMAT);
+    bp_test_message_has("[corpus.bad_doc_start]");
+    bp_test_message_has("doc_start[20]");
+    file->info.tokens = kept + 1; /* and as if it had more */
+    bp_test_expect(bp_corpus_file_read_doc_start(file, 0, 40, starts), BP_OK);
+    bp_test_expect(bp_corpus_file_read_doc_start(file, 39, 2, starts), BP_ERR_FORMAT);
+    bp_test_message_has("doc_start ends with");
+    bp_corpus_file_close(&file);
+}
+
 /* ---- damage ---- */
 
 static void *read_all(const char *path, size_t *bytes)
@@ -502,6 +527,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(same_calls_give_the_same_bytes),
+        cmocka_unit_test(parts_of_starts_are_checked),
         cmocka_unit_test(flipped_bits_are_noticed),
         cmocka_unit_test(cut_files_are_noticed),
         cmocka_unit_test(file_cut_while_it_is_read_is_an_error),

@@ -102,7 +102,7 @@ class Scale(JobTest):
 
     def test_dedicated(self):
         """A coordinator that does not compute changes no bit."""
-        ranks = min(scale["ranks"])
+        ranks = max(scale["ranks"])
         one = self.trained("alone")
         self.counted([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('dedicated')}",
                       "mesh.coordinator=dedicated"], ranks + 1)
@@ -110,7 +110,7 @@ class Scale(JobTest):
 
     def test_ensemble(self):
         """Members side by side: the bits of members one after another."""
-        ranks = (min(scale["ranks"]) + 3) // 4 * 4
+        ranks = (max(scale["ranks"]) + 3) // 4 * 4
         keys = ("ensemble.members=4",)
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('members-1')}", *keys], 1)
         self.assertEqual(result.status, 0, str(result))
@@ -146,8 +146,10 @@ class Scale(JobTest):
                              self.at(f"ngram-{ranks}/checkpoints/step-000000000001"), "model.bin")
         self.say("n-grams", counts)
         self.constant(counts, 2, "collectives of all ranks")
-        for ranks, of in counts.items():  # the one exchange of all with all: of counts by order
-            self.assertLessEqual(of.most(0), 8 * ranks, f"messages of one of {ranks} ranks")
+        for ranks, of in counts.items():
+            # of each order but the first three exchanges of all with all, but of ranks that have nothing for each other
+            self.assertLessEqual(of.most(0), 6 * ranks, f"messages of one of {ranks} ranks")
+            self.assertLessEqual(of.most(1), 4 * of.sum(1) / ranks, f"bytes of one of {ranks} ranks: all have a share of the n-grams")
 
     def test_generation(self):
         """Samples are those of one rank."""
@@ -156,14 +158,14 @@ class Scale(JobTest):
         keys = (f"generate.model={model}", f"generate.prompts={self.at('prompts.txt')}", "generate.tokens=8",
                 "generate.strategy=sample", "generate.batch=8", "math.threads=1")
         self.job("generate", "generate", "texts-1", 1, *keys)
-        for ranks in scale["ranks"][:2]:
+        for ranks in scale["ranks"]:
             self.job("generate", "generate", f"texts-{ranks}", ranks, *keys)
             self.equal_files(self.at("texts-1/generate"), self.at(f"texts-{ranks}/generate"), "outputs.jsonl")
 
     def test_corpus(self):
         """A corpus of lines has the bytes of one rank's."""
         text = self.at("train.txt")
-        for ranks in [1] + scale["ranks"][:2]:
+        for ranks in [1] + scale["ranks"]:
             self.counted([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines",
                           "--out", self.at(f"corpus-{ranks}.h5"), text], ranks)
             with open(self.at("corpus-1.h5"), "rb") as a, open(self.at(f"corpus-{ranks}.h5"), "rb") as b:

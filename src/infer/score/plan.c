@@ -20,10 +20,8 @@ static bp_err list_files(bp_score_plan *plan)
 {
     for (int64_t k = 0; k < plan->files; k++) {
         bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
-        bp_err err = bp_corpus_file_doc_start(file, &plan->doc_start[k]);
+        bp_err err = BP_OK;
 
-        if (err != BP_OK)
-            return err;
         if (plan->segments)
             err = bp_corpus_file_segments(file, &plan->segments[k], &plan->segment_start[k]);
         if (err != BP_OK)
@@ -83,12 +81,15 @@ static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t docum
 
 /* Sets everything except whether the first token, and the last one in a file with open ends, are
  * text. */
-static void lay_document(const bp_score_plan *plan, int64_t file, int64_t document,
-                         bp_score_document *out)
+static bp_err lay_document(const bp_score_plan *plan, int64_t file, int64_t document,
+                           bp_score_document *out)
 {
     int64_t inside = document - plan->first_document[file];
-    const int64_t *start = plan->doc_start[file] + inside;
+    const int64_t *start;
+    bp_err err = bp_document_starts_at(plan->starts, file, inside, &start);
 
+    if (err != BP_OK)
+        return err;
     *out = (bp_score_document){
         .file = file, .start = start[0], .stored = start[1] - start[0], .lead = plan->rule.prefix};
     if (plan->segments) {
@@ -97,6 +98,7 @@ static void lay_document(const bp_score_plan *plan, int64_t file, int64_t docume
         out->stored -= out->source;
     }
     out->text = text_bound(plan, file, out->stored);
+    return BP_OK;
 }
 
 static bool is_too_long(const bp_score_plan *plan, const bp_score_document *document)
@@ -130,40 +132,49 @@ static int64_t choose_unit(int64_t cost)
     return inputs;
 }
 
-/* Cut into units of `most` inputs; returns the total cost. */
-static int64_t cut_units(bp_score_plan *plan, int64_t most)
+/* Cut into units of `most` inputs; *cost: of all of them. */
+static bp_err cut_units(bp_score_plan *plan, int64_t most, int64_t *cost)
 {
     unit_cutter cutter = {.most = most};
-    int64_t cost;
 
     bp_free(plan->cuts);
     plan->scored = plan->too_long = plan->inputs = plan->windows = 0;
     cut(&cutter, 0, 0);
+    plan->cuts = cutter.cuts;
     for (int64_t file = 0, document = 0; file < plan->files; file++) {
         for (; document < plan->first_document[file + 1]; document++) {
             bp_score_document at;
+            bp_err err;
 
             if (!bp_score_plan_has(plan, document))
                 continue;
+            err = lay_document(plan, file, document, &at);
+            if (err != BP_OK)
+                return err;
             plan->scored++;
-            lay_document(plan, file, document, &at);
             cut_document(plan, &cutter, document, bp_score_plan_line(plan, &at));
+            plan->cuts = cutter.cuts;
             plan->too_long += is_too_long(plan, &at);
         }
     }
-    cost = cutter.cost;
+    *cost = cutter.cost;
     if (cutter.cost > 0)
         cut(&cutter, plan->documents, 0);
     plan->cuts = cutter.cuts;
     plan->units = cutter.count - 1;
-    return cost;
+    return BP_OK;
 }
 
 /* First with one unit for everything, if the amount of work is not known yet. */
-void bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs)
+bp_err bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs)
 {
-    plan->unit_inputs = unit_inputs > 0 ? unit_inputs : choose_unit(cut_units(plan, INT64_MAX));
-    (void)cut_units(plan, plan->unit_inputs);
+    int64_t cost = 0;
+    bp_err err = unit_inputs > 0 ? BP_OK : cut_units(plan, INT64_MAX, &cost);
+
+    if (err != BP_OK)
+        return err;
+    plan->unit_inputs = unit_inputs > 0 ? unit_inputs : choose_unit(cost);
+    return cut_units(plan, plan->unit_inputs, &cost);
 }
 
 static bp_err find_words(bp_score_plan *plan)
@@ -211,7 +222,7 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
         .corpus = corpus, .rule = *rule, .files = files, .unit_inputs = unit_inputs};
     plan->strips = bp_corpus_eod(corpus) >= 0;
     plan->unknown = bp_corpus_roles(corpus)[BP_ROLE_UNKNOWN];
-    plan->doc_start = bp_alloc("score.plan", files, sizeof(*plan->doc_start));
+    plan->starts = bp_document_starts_new(corpus);
     if (rule->convention == BP_SCORE_PAIRS) {
         plan->segments = bp_alloc("score.plan", files, sizeof(*plan->segments));
         plan->segment_start = bp_alloc("score.plan", files, sizeof(*plan->segment_start));
@@ -226,9 +237,7 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
         err = bp_stream_new(&plan->bag, bag);
     if (err == BP_OK && rule->convention == BP_SCORE_PLL_WORD)
         err = find_words(plan);
-    if (err == BP_OK)
-        bp_score_plan_cut(plan, plan->unit_inputs);
-    return err;
+    return err == BP_OK ? bp_score_plan_cut(plan, plan->unit_inputs) : err;
 }
 
 bool bp_score_plan_has(const bp_score_plan *plan, int64_t document)
@@ -245,7 +254,7 @@ void bp_score_plan_clear(bp_score_plan *plan)
     bp_free(plan->first_document);
     bp_free(plan->segment_start);
     bp_free(plan->segments);
-    bp_free(plan->doc_start);
+    bp_document_starts_free(&plan->starts);
     *plan = (bp_score_plan){0};
 }
 
@@ -296,10 +305,9 @@ bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_sc
     int64_t k = bp_score_plan_file(plan, document);
     bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
     int32_t last = -1;
-    bp_err err = BP_OK;
+    bp_err err = lay_document(plan, k, document, out);
 
-    lay_document(plan, k, document, out);
-    if (plan->strips && out->stored > 0 && bp_corpus_file_info(file)->open_ends) {
+    if (err == BP_OK && plan->strips && out->stored > 0 && bp_corpus_file_info(file)->open_ends) {
         err = bp_corpus_file_read(file, out->start + out->stored - 1, 1, &last);
         out->text -= err == BP_OK && last == bp_corpus_eod(plan->corpus);
     }

@@ -3,6 +3,7 @@
 #ifndef BP_INFER_SCORE_PLAN_H
 #define BP_INFER_SCORE_PLAN_H
 
+#include "data/document_starts.h"
 #include "data/loader.h"
 #include "infer/score/windows.h"
 
@@ -26,7 +27,7 @@ typedef struct bp_score_plan {
     bp_stream *bag; /* its documents are skipped; NULL if all are scored */
     bool strips;    /* a document's last token may be its end-of-document token: not text */
     int64_t files, documents;
-    const int64_t **doc_start;                 /* [files] */
+    bp_document_starts *starts; /* where documents begin; its window moves as documents are read */
     const int64_t **segments, **segment_start; /* [files] of pairs; else NULL */
     int64_t too_long;        /* number of pairs that have no window, or are cut (rule.cut) */
     int64_t *first_document; /* [files + 1] */
@@ -50,8 +51,9 @@ typedef struct bp_score_plan {
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
                           const bp_stream_spec *bag, int64_t unit_inputs);
 void bp_score_plan_clear(bp_score_plan *plan);
-/** Cut the plan again, in units of this many inputs; 0: chosen by the amount of work. */
-void bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs);
+/** Cut the plan again, in units of this many inputs; 0: chosen by the amount of work. Errors: those
+ * of reading doc_start. */
+bp_err bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs);
 
 /** Is the document scored? A document that is not has no window, and no figure includes it. */
 bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
@@ -77,7 +79,7 @@ int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document 
 /** The file that holds a document. */
 int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document);
 /** Look a document up. Reads its first token, and its last one if only that shows whether it is
- * text. Errors: those of bp_corpus_file_read. */
+ * text. Errors: those of bp_corpus_file_read and of reading doc_start. */
 bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out);
 
 #endif

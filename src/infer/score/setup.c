@@ -268,9 +268,10 @@ static void make_key(scorer *self)
 
 /* An earlier program used units of BP_SCORE_UNIT_INPUTS for all works; a score begun by it
  * continues with those. Collective; rank 0 looks. */
-static void keep_units(scorer *self)
+static bp_err keep_units(scorer *self)
 {
     int64_t usual = self->plan.unit_inputs, inputs = usual;
+    bp_err err = BP_OK;
 
     if (bp_comm_is_root(self->mesh->world) && usual < BP_SCORE_UNIT_INPUTS) {
         self->plan.unit_inputs = BP_SCORE_UNIT_INPUTS;
@@ -282,9 +283,10 @@ static void keep_units(scorer *self)
     }
     bp_bcast_bytes(&inputs, sizeof inputs, 0, self->mesh->world);
     if ((self->leads || self->mesh->coordinates) && inputs != usual) {
-        bp_score_plan_cut(&self->plan, inputs);
+        err = bp_score_plan_cut(&self->plan, inputs);
         make_key(self);
     }
+    return bp_agree(self->mesh->world, err);
 }
 
 /* Send it to ranks that read no corpus. */
@@ -315,10 +317,10 @@ bp_err scorer_open_corpora(scorer *self)
     err = bp_agree(mesh->world, err);
     if (err == BP_OK && self->info.boundaries)
         share_boundaries(self);
-    if (err == BP_OK) {
-        keep_units(self);
+    if (err == BP_OK)
+        err = keep_units(self);
+    if (err == BP_OK)
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
-    }
     self->sets = scorer_sets;
     return err == BP_OK ? scorer_open_sets(self) : err;
 }

@@ -48,6 +48,11 @@ bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, i
 /** doc_start[documents + 1]; bytes, words, words_split[documents] (NULL if the file has none).
  * Borrowed, loaded on first use. */
 bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start);
+/** doc_start[first .. first + count), for callers that need not hold all of it: checked as it is
+ * read, so that a caller who reads ranges that share a value knows that all are sorted. Errors:
+ * BP_ERR_FORMAT damaged, not ascending, or beyond the tokens; BP_ERR_IO. */
+bp_err bp_corpus_file_read_doc_start(bp_corpus_file *file, int64_t first, int64_t count,
+                                     int64_t *starts);
 bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, const int64_t **words,
                                  const int64_t **words_split);
 /** The same for documents [first, first + count), into the caller's arrays, which are unchanged if

@@ -1,5 +1,6 @@
-/* Inside a corpus file: corpus_file.c checks, opens and has the public functions, corpus_columns.c
- * reads the columns of native files and, for corpus_convert.c, of foreign ones. */
+/* Inside a corpus file: corpus_file.c and corpus_numbers.c check, open and have the public
+ * functions, corpus_columns.c reads the columns of native files and, for corpus_convert.c, of
+ * foreign ones. */
 #ifndef BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 #define BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 
@@ -77,6 +78,8 @@ bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int
                               int64_t count, int64_t *values);
 bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_t first,
                            int64_t count, char *text);
+/** A whole column of numbers to file->loaded, if it is there and not loaded yet. */
+bp_err bp_corpus_load_numbers(bp_corpus_file *file, bp_column_kind kind);
 /** A whole column of bytes. */
 bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char *bytes);
 

@@ -181,7 +181,8 @@ static bp_err count_gaps(const bp_counting *counting, const ngram_spec *spec, co
     return err;
 }
 
-/* All ranks see the runs as the root saw them: it has removed the unusable ones. */
+/* All ranks see the runs as the root saw them: it has removed the unusable ones. The root alone has
+ * their lists of blocks: of 10^12 tokens they are 10 GB. */
 static bp_err open_runs(ngram_run **runs, int64_t *count, const bp_counting *counting,
                         const char *work, bool verify)
 {
@@ -191,10 +192,10 @@ static bp_err open_runs(ngram_run **runs, int64_t *count, const bp_counting *cou
     *runs = NULL;
     *count = 0;
     if (root)
-        err = ngram_runs_open(runs, count, counting->folder, work, verify);
+        err = ngram_runs_open(runs, count, counting->folder, work, verify, true);
     err = bp_agree(counting->comm, err);
     if (err == BP_OK && !root)
-        err = ngram_runs_open(runs, count, counting->folder, work, false);
+        err = ngram_runs_open(runs, count, counting->folder, work, false, false);
     return bp_agree(counting->comm, err);
 }
 

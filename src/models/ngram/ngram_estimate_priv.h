@@ -55,11 +55,12 @@ typedef struct ngram_counts {
 
 /** Merge the runs' n-grams of this rank's range, whose bounds are found from the runs.
  *
- * Collective: over counting->comm; runs are the same on all ranks.
+ * Collective: over counting->comm; runs are the same on all ranks, but only the root needs their
+ *             lists of blocks, which are freed.
  * Owns:       *out is the caller's, ngram_counts_clear(), after an error too.
  * Errors:     those of ngram_cursor_next; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
-                   const ngram_run *runs, int64_t count);
+                   ngram_run *runs, int64_t count);
 void ngram_counts_clear(ngram_counts *counts);
 void ngram_suffixes_clear(ngram_suffixes *list);
 

@@ -32,20 +32,24 @@ void ngram_exchange_rows(void *in, const int64_t *in_counts, const void *out,
                          const int64_t *out_counts, size_t bytes, MPI_Comm comm)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t each = (int64_t)bytes;
+    int64_t each = (int64_t)bytes, received_rows = place_of(in_counts, size);
+    int64_t in_place = place_of(in_counts, rank), out_place = place_of(out_counts, rank);
 
     if (in_counts[rank] > 0)
-        memcpy((char *)in + place_of(in_counts, rank) * each,
-               (const char *)out + place_of(out_counts, rank) * each,
+        memcpy((char *)in + in_place * each, (const char *)out + out_place * each,
                (size_t)(in_counts[rank] * each));
     for (int step = 1; step < size; step++) {
         int to = (rank + step) % size, from = (rank + size - step) % size;
-        bp_transfer sent, received;
+        bp_transfer sent = {0}, received = {0};
 
-        bp_recv_start(&received, (char *)in + place_of(in_counts, from) * each,
-                      in_counts[from] * each, from, TAG, comm);
-        bp_send_start(&sent, (const char *)out + place_of(out_counts, to) * each,
-                      out_counts[to] * each, to, TAG, comm);
+        out_place = to == 0 ? 0 : out_place + out_counts[to - 1];
+        in_place = (from == size - 1 ? received_rows : in_place) - in_counts[from];
+        if (in_counts[from] > 0)
+            bp_recv_start(&received, (char *)in + in_place * each, in_counts[from] * each, from,
+                          TAG, comm);
+        if (out_counts[to] > 0)
+            bp_send_start(&sent, (const char *)out + out_place * each, out_counts[to] * each, to,
+                          TAG, comm);
         bp_wait(&received);
         bp_wait(&sent);
     }

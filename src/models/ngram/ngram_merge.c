@@ -8,51 +8,64 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define PROGRESS_ITEMS ((int64_t)1 << 16)
-#define OPEN_MOST      512 /* runs that stay open while they are merged */
+#define KEY_BEYOND     (~(ngram_key)0)
 
 /* ---- ranges of ranks ---- */
 
-static int compare_keys(const void *a, const void *b)
+static int compare_blocks(const void *a, const void *b)
 {
     return ngram_compare_items(a, b);
 }
 
-/* The first n-gram of rank `rank`'s range: the runs' block lists give the distribution of keys. All
- * n-grams that end with the same two words belong to one rank, so that n-grams of order 2 and more
- * are counted whole. */
-static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
-                             const ngram_spec *spec)
+/* begins[r]: the first n-gram of rank r's range. The runs' lists of blocks, by their first keys and
+ * with their numbers of items, give the distribution of keys. All n-grams that end with the same
+ * two words belong to one rank, so that n-grams of order 2 and more are counted whole. */
+static void cut_keys(ngram_key *begins, int size, const ngram_spec *spec, const ngram_run *runs,
+                     int64_t count)
 {
     int low = spec->bits * (spec->order > 2 ? spec->order - 2 : 0);
-    int64_t at = blocks * rank / size;
-
-    if (rank == 0)
-        return 0;
-    if (rank == size || blocks == 0)
-        return ~(ngram_key)0;
-    return ngram_item_key(&firsts[at]) >> low << low;
-}
-
-static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counting,
-                       const ngram_spec *spec, const ngram_run *runs, int64_t count)
-{
-    int rank = bp_comm_rank(counting->comm), size = bp_comm_size(counting->comm);
-    int64_t blocks = 0;
-    ngram_item *firsts;
+    int64_t blocks = 0, items = 0, before = 0, at = 0;
+    ngram_item *list;
 
     for (int64_t r = 0; r < count; r++)
         blocks += runs[r].count;
-    firsts = bp_alloc("ngram.merge", blocks, sizeof *firsts);
+    list = bp_alloc("ngram.merge", blocks, sizeof *list);
     blocks = 0;
     for (int64_t r = 0; r < count; r++)
-        for (int64_t b = 0; b < runs[r].count; b++)
-            firsts[blocks++] = (ngram_item){runs[r].blocks[b].high, runs[r].blocks[b].low, 0};
-    qsort(firsts, (size_t)blocks, sizeof *firsts, compare_keys);
-    *from = range_begin(firsts, blocks, rank, size, spec);
-    *to = range_begin(firsts, blocks, rank + 1, size, spec);
-    bp_free(firsts);
+        for (int64_t b = 0; b < runs[r].count; b++) {
+            const ngram_block *block = &runs[r].blocks[b];
+
+            list[blocks++] = (ngram_item){block->high, block->low, block->items};
+            items += block->items;
+        }
+    qsort(list, (size_t)blocks, sizeof *list, compare_blocks);
+    begins[0] = 0;
+    for (int rank = 1; rank < size; rank++) {
+        while (at < blocks && before * size < items * rank)
+            before += list[at++].value;
+        begins[rank] = at < blocks ? ngram_item_key(&list[at]) >> low << low : KEY_BEYOND;
+    }
+    begins[size] = KEY_BEYOND;
+    bp_free(list);
+}
+
+/* Collective. The root alone has the lists of blocks, which are no longer needed then. */
+static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counting,
+                       const ngram_spec *spec, ngram_run *runs, int64_t count)
+{
+    int rank = bp_comm_rank(counting->comm), size = bp_comm_size(counting->comm);
+    ngram_key *begins = bp_alloc("ngram.merge", size + 1, sizeof *begins);
+
+    if (bp_comm_is_root(counting->comm))
+        cut_keys(begins, size, spec, runs, count);
+    ngram_runs_forget_blocks(runs, count);
+    bp_bcast_bytes(begins, (size + 1) * (int64_t)sizeof *begins, 0, counting->comm);
+    *from = begins[rank];
+    *to = begins[rank + 1];
+    bp_free(begins);
 }
 
 /* ---- the merge: a heap of cursors ---- */
@@ -86,16 +99,27 @@ static void sink(merger *self, int64_t at)
     self->heap[at] = top;
 }
 
+/* Runs that stay open while they are merged: half of the files that a process may have. */
+static int64_t open_most(void)
+{
+    struct rlimit files;
+
+    return getrlimit(RLIMIT_NOFILE, &files) != 0    ? 0
+           : files.rlim_cur / 2 < (rlim_t)INT32_MAX ? (int64_t)(files.rlim_cur / 2)
+                                                    : INT32_MAX;
+}
+
 static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ngram_key from,
                           ngram_key to)
 {
+    bool closes = count > open_most();
     bp_err err = BP_OK;
 
     *self = (merger){0};
     self->cursors = bp_alloc("ngram.merge", count, sizeof *self->cursors);
     self->heap = bp_alloc("ngram.merge", count, sizeof *self->heap);
     for (int64_t r = 0; r < count && err == BP_OK; r++) {
-        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, to, count > OPEN_MOST);
+        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, to, closes);
         if (err == BP_OK && ngram_cursor_item(&self->cursors[r]))
             self->heap[self->live++] = r;
     }
@@ -202,7 +226,7 @@ static bp_err add_ngram(ngram_counts *out, const ngram_spec *spec, const ngram_i
 }
 
 static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
-                          const ngram_run *runs, int64_t count)
+                          ngram_run *runs, int64_t count)
 {
     ngram_key from, to, before = 0;
     int64_t done = 0, of = 0, share = bp_comm_size(counting->comm);
@@ -234,7 +258,7 @@ static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const 
 }
 
 bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
-                   const ngram_run *runs, int64_t count)
+                   ngram_run *runs, int64_t count)
 {
     int64_t ids = spec->vocab_size + 1;
     bp_err err;

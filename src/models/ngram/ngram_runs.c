@@ -16,9 +16,11 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#define MAGIC       "bpngrun1"
-#define ZSTD_LEVEL  1
-#define BLOCKS_MOST ((int64_t)1 << 32) /* more are not one of our lists */
+#define MAGIC        "bpngrun1"
+#define ZSTD_LEVEL   1
+#define BLOCKS_LEAST 64 /* of a run, but where they would have fewer items than */
+#define ITEMS_LEAST  64
+#define BLOCKS_MOST  ((int64_t)1 << 32) /* more are not one of our lists */
 
 /* The last bytes of a run. */
 typedef struct trailer {
@@ -57,29 +59,46 @@ static void join_columns(ngram_item *items, const uint64_t *from, int64_t count)
         items[k] = (ngram_item){from[k], from[count + k], (int64_t)from[2 * count + k]};
 }
 
+/* A run has some 64 blocks or more, so that the lists of blocks say how keys are distributed even
+ * where runs are short. */
+static int64_t items_of_block(int64_t items)
+{
+    int64_t most = items / BLOCKS_LEAST;
+
+    return most < ITEMS_LEAST ? ITEMS_LEAST : most < NGRAM_BLOCK_ITEMS ? most : NGRAM_BLOCK_ITEMS;
+}
+
+/* The first block is shorter, by the place of the run: blocks of runs of like text would begin at
+ * like keys, and ranks that divide the keys by these would have to take them together. */
+static int64_t items_of_first(int64_t first, int64_t items)
+{
+    return 1 + (int64_t)(XXH3_64bits(&first, sizeof first) % (uint64_t)items);
+}
+
 static bp_err write_blocks(bp_draft *draft, trailer *end, ngram_block *blocks,
                            const ngram_item *items)
 {
     size_t bound = ZSTD_compressBound(NGRAM_BLOCK_ITEMS * sizeof *items);
     uint64_t *columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof *items);
     char *packed = bp_alloc("ngram.run", (int64_t)bound, 1);
+    int64_t most = items_of_block(end->items), next = items_of_first(end->first, most);
     bp_err err = BP_OK;
 
-    for (int64_t b = 0; b < end->blocks && err == BP_OK; b++) {
-        const ngram_item *from = items + b * NGRAM_BLOCK_ITEMS;
-        int64_t left = end->items - b * NGRAM_BLOCK_ITEMS;
-        int64_t now = left < NGRAM_BLOCK_ITEMS ? left : NGRAM_BLOCK_ITEMS;
+    for (int64_t at = 0, now; at < end->items && err == BP_OK; at += now) {
+        const ngram_item *from = items + at;
         size_t bytes;
 
+        now = end->items - at < next ? end->items - at : next;
+        next = most;
         split_columns(columns, from, now);
         bytes = ZSTD_compress(packed, bound, columns, (size_t)now * sizeof *items, ZSTD_LEVEL);
         BP_CHECK(!ZSTD_isError(bytes));
-        blocks[b] = (ngram_block){.high = from->high,
-                                  .low = from->low,
-                                  .offset = end->list,
-                                  .bytes = (uint32_t)bytes,
-                                  .items = (uint32_t)now,
-                                  .xxh3 = XXH3_64bits(packed, bytes)};
+        blocks[end->blocks++] = (ngram_block){.high = from->high,
+                                              .low = from->low,
+                                              .offset = end->list,
+                                              .bytes = (uint32_t)bytes,
+                                              .items = (uint32_t)now,
+                                              .xxh3 = XXH3_64bits(packed, bytes)};
         end->list += (int64_t)bytes;
         err = bp_draft_write(draft, packed, bytes);
         if (err == BP_OK && bp_fault("count.spill"))
@@ -100,9 +119,9 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
 
     memcpy(last.magic, MAGIC, sizeof last.magic);
     memcpy(last.work, work, sizeof last.work);
-    last.blocks = (count + NGRAM_BLOCK_ITEMS - 1) / NGRAM_BLOCK_ITEMS;
     if (err == BP_OK) {
-        ngram_block *blocks = bp_alloc("ngram.run", last.blocks, sizeof *blocks);
+        ngram_block *blocks =
+            bp_alloc("ngram.run", 2 + count / items_of_block(count), sizeof *blocks);
 
         err = write_blocks(&draft, &last, blocks, items);
         last.xxh3 = hash_trailer(&last, blocks);
@@ -146,7 +165,7 @@ static bool is_sane(const ngram_run *run, const trailer *end, int64_t bytes)
            end->list + end->blocks * (int64_t)sizeof(ngram_block) + (int64_t)sizeof *end == bytes;
 }
 
-static bp_err read_list(ngram_run *run, int fd, const char *work)
+static bp_err read_list(ngram_run *run, int fd)
 {
     int64_t bytes = lseek(fd, 0, SEEK_END);
     trailer end;
@@ -156,7 +175,7 @@ static bp_err read_list(ngram_run *run, int fd, const char *work)
     if (bp_pread_all(fd, &end, sizeof end, bytes - (int64_t)sizeof end) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
     if (memcmp(end.magic, MAGIC, sizeof end.magic) != 0 ||
-        memcmp(end.work, work, sizeof end.work) != 0 || end.blocks < 0 ||
+        memcmp(end.work, run->work, sizeof end.work) != 0 || end.blocks < 0 ||
         end.blocks > bytes / (int64_t)sizeof *run->blocks || end.list < 0 || end.list > bytes)
         return damaged(run->path);
     run->blocks = bp_alloc("ngram.run", end.blocks, sizeof *run->blocks);
@@ -171,29 +190,27 @@ static bp_err read_list(ngram_run *run, int fd, const char *work)
     return BP_OK;
 }
 
-static bp_err read_block(const ngram_run *run, int fd, int64_t b, char *scratch)
+static bp_err read_block(const char *path, const ngram_block *block, int fd, char *scratch)
 {
-    const ngram_block *block = &run->blocks[b];
-
     if (bp_pread_all(fd, scratch, block->bytes, block->offset) != 0)
-        return bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
-    return XXH3_64bits(scratch, block->bytes) == block->xxh3 ? BP_OK : damaged(run->path);
+        return bp_fail_errno(BP_ERR_IO, "can't read the counts", path);
+    return XXH3_64bits(scratch, block->bytes) == block->xxh3 ? BP_OK : damaged(path);
 }
 
-static bp_err open_run(ngram_run *run, const char *work, bool verify)
+static bp_err open_run(ngram_run *run, bool verify)
 {
     int fd;
     bp_err err = bp_plain_open(run->path, O_RDONLY, &fd);
 
     if (err != BP_OK)
         return err;
-    err = read_list(run, fd, work);
+    err = read_list(run, fd);
     if (err == BP_OK && verify) {
         char *scratch =
             bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
 
         for (int64_t b = 0; b < run->count && err == BP_OK; b++)
-            err = read_block(run, fd, b, scratch);
+            err = read_block(run->path, &run->blocks[b], fd, scratch);
         bp_free(scratch);
     }
     (void)close(fd); /* read only: nothing can be lost */
@@ -205,6 +222,14 @@ static void clear_run(ngram_run *run)
     bp_free(run->path);
     bp_free(run->blocks);
     *run = (ngram_run){0};
+}
+
+void ngram_runs_forget_blocks(ngram_run *runs, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        bp_free(runs[k].blocks);
+        runs[k].blocks = NULL;
+    }
 }
 
 static int by_first(const void *a, const void *b)
@@ -240,7 +265,7 @@ static bool is_run(const char *name, const char *work)
 }
 
 bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
-                       bool verify)
+                       bool verify, bool lists)
 {
     char **names = NULL;
     int64_t listed = 0;
@@ -257,11 +282,14 @@ bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, con
         ngram_run *run = &(*runs)[*count];
 
         run->path = bp_path_join(folder, names[k]);
+        memcpy(run->work, work, sizeof run->work);
         if (is_run(names[k], work))
-            err = open_run(run, work, verify);
+            err = open_run(run, verify);
         else
             err = verify ? BP_ERR_FORMAT : BP_OK; /* of another work */
-        if (err == BP_OK && run->blocks) {
+        if (err == BP_OK && !lists)
+            ngram_runs_forget_blocks(run, 1);
+        if (err == BP_OK && run->end > 0) {
             (*count)++;
             continue;
         }
@@ -298,7 +326,7 @@ static bp_err read_next(ngram_cursor *cursor, char *scratch)
         cursor->fd = -1;
         return err;
     }
-    err = read_block(cursor->run, cursor->fd, cursor->block++, scratch);
+    err = read_block(cursor->run->path, &cursor->blocks[cursor->block++], cursor->fd, scratch);
     if (cursor->closes) {
         (void)close(cursor->fd);
         cursor->fd = -1;
@@ -309,7 +337,7 @@ static bp_err read_next(ngram_cursor *cursor, char *scratch)
 /* A block's items, all of them. */
 static bp_err read_items(ngram_cursor *cursor, ngram_item *items, int64_t *count)
 {
-    const ngram_block *block = &cursor->run->blocks[cursor->block];
+    const ngram_block *block = &cursor->blocks[cursor->block];
     const size_t block_bytes = NGRAM_BLOCK_ITEMS * sizeof(ngram_item);
     uint64_t *columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof(ngram_item));
     char *scratch = bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(block_bytes), 1);
@@ -332,13 +360,13 @@ static bp_err fill(ngram_cursor *cursor)
     bp_err err = BP_OK;
 
     cursor->at = cursor->filled = 0;
-    while (err == BP_OK && cursor->filled == 0 && cursor->block < cursor->run->count) {
+    while (err == BP_OK && cursor->filled == 0 && cursor->block < cursor->count) {
         ngram_item *all = bp_alloc("ngram.cursor", NGRAM_BLOCK_ITEMS, sizeof *all);
         int64_t first = 0, end;
 
         err = read_items(cursor, all, &end);
         if (end > 0 && ngram_item_key(&all[end - 1]) >= cursor->to)
-            cursor->block = cursor->run->count; /* later ones are beyond the range */
+            cursor->block = cursor->count; /* later ones are beyond the range */
         while (end > 0 && ngram_item_key(&all[end - 1]) >= cursor->to)
             end--;
         while (first < end && ngram_item_key(&all[first]) < cursor->from)
@@ -358,24 +386,58 @@ bp_err ngram_cursor_next(ngram_cursor *cursor)
     return ++cursor->at < cursor->filled ? BP_OK : fill(cursor);
 }
 
-bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, ngram_key to,
-                         bool closes)
+/* The first block that begins at or above `key`; the number of blocks if there is none. */
+static int64_t block_at(const ngram_run *run, ngram_key key)
 {
-    ngram_item least = ngram_item_of(from, 0);
-    int64_t low = 0, high = run->count; /* the last block that begins at or below `from` */
+    ngram_item least = ngram_item_of(key, 0);
+    int64_t low = 0, high = run->count;
 
-    *cursor = (ngram_cursor){.run = run, .from = from, .to = to, .fd = -1, .closes = closes};
-    while (high - low > 1) {
+    while (low < high) {
         int64_t middle = low + (high - low) / 2;
         ngram_item first = {run->blocks[middle].high, run->blocks[middle].low, 0};
 
-        if (ngram_compare_items(&first, &least) <= 0)
-            low = middle;
+        if (ngram_compare_items(&first, &least) < 0)
+            low = middle + 1;
         else
             high = middle;
     }
-    cursor->block = low;
-    return fill(cursor);
+    return low;
+}
+
+/* The blocks that may have items of the range. */
+static bp_err list_blocks(ngram_cursor *cursor)
+{
+    ngram_run whole = {.path = cursor->run->path};
+    bp_err err = bp_plain_open(whole.path, O_RDONLY, &cursor->fd);
+
+    if (err != BP_OK) {
+        cursor->fd = -1;
+        return err;
+    }
+    memcpy(whole.work, cursor->run->work, sizeof whole.work);
+    err = read_list(&whole, cursor->fd);
+    if (err == BP_OK && (whole.first != cursor->run->first || whole.items != cursor->run->items))
+        err = damaged(whole.path);
+    if (err == BP_OK) {
+        int64_t first = block_at(&whole, cursor->from), end = block_at(&whole, cursor->to);
+
+        first -= first > 0; /* items before the first key of a block are in the one before it */
+        cursor->count = end - first;
+        cursor->blocks = bp_alloc("ngram.cursor", cursor->count, sizeof *cursor->blocks);
+        memcpy(cursor->blocks, whole.blocks + first,
+               (size_t)cursor->count * sizeof *cursor->blocks);
+    }
+    bp_free(whole.blocks);
+    return err;
+}
+
+bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, ngram_key to,
+                         bool closes)
+{
+    *cursor = (ngram_cursor){.run = run, .from = from, .to = to, .fd = -1, .closes = closes};
+
+    bp_err err = list_blocks(cursor);
+    return err == BP_OK ? fill(cursor) : err;
 }
 
 void ngram_cursor_clear(ngram_cursor *cursor)
@@ -383,5 +445,6 @@ void ngram_cursor_clear(ngram_cursor *cursor)
     if (cursor->run && cursor->fd >= 0)
         (void)close(cursor->fd);
     bp_free(cursor->items);
+    bp_free(cursor->blocks);
     *cursor = (ngram_cursor){0};
 }

@@ -22,10 +22,11 @@ typedef struct ngram_block {
 
 typedef struct ngram_run {
     char *path;
+    char work[NGRAM_WORK_HEX];
     int64_t first, end; /* tokens of the stream */
     int64_t items;
-    ngram_block *blocks;
-    int64_t count; /* of blocks */
+    ngram_block *blocks; /* NULL: forgotten */
+    int64_t count;       /* of blocks */
 } ngram_run;
 
 /** Write the run of tokens [first, end): `items` are sorted and combined. Errors: BP_ERR_IO (disk
@@ -37,15 +38,20 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
  * those of other work, and those whose tokens other runs hold.
  *
  * verify:     compare every hash, not only the trailer's.
+ * lists:      keep the lists of blocks; else they are checked and forgotten.
  * Owns:       *runs is the caller's, ngram_runs_free().
  * Errors:     BP_ERR_IO, BP_ERR_DENIED. */
 bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
-                       bool verify);
+                       bool verify, bool lists);
 void ngram_runs_free(ngram_run **runs, int64_t count);
+/** Free the lists of blocks, which grow with the whole stream: cursors need only their paths. */
+void ngram_runs_forget_blocks(ngram_run *runs, int64_t count);
 
 /** Reads a run in order. */
 typedef struct ngram_cursor {
     const ngram_run *run;
+    ngram_block *blocks; /* [count] those of the range, read again from the file */
+    int64_t count;
     int64_t block;      /* the next one */
     int64_t at, filled; /* in items */
     ngram_item *items;  /* [filled] */
@@ -54,8 +60,9 @@ typedef struct ngram_cursor {
     bool closes;        /* it is opened for each block: there are too many runs to keep all open */
 } ngram_cursor;
 
-/** The first item of a key in [from, to), or the end. Memory: the items of that range in a block, a
- * block at most. Errors: those of ngram_cursor_next. Clear it after an error too. */
+/** The first item of a key in [from, to), or the end. Memory: the list of the range's blocks, and
+ * the items of that range in a block. Errors: those of ngram_cursor_next. Clear it after an error
+ * too. */
 bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, ngram_key to,
                          bool closes);
 void ngram_cursor_clear(ngram_cursor *cursor);

@@ -44,13 +44,16 @@ static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int
     const bp_candidates_prefix *known = &self->prefix;
     bp_score_document place;
     bp_err err = bp_score_plan_document(self->plan, document, &place);
+    const int64_t *start;
     int64_t first, text;
 
     *prefix = -1;
+    if (err == BP_OK)
+        err = bp_document_starts_at(self->plan->starts, place.file,
+                                    document - self->plan->first_document[place.file], &start);
     if (err != BP_OK)
         return err;
-    /* the plan may have removed one already */
-    first = self->plan->doc_start[place.file][document - self->plan->first_document[place.file]];
+    first = start[0]; /* the plan may have removed a prefix already */
     text = place.text + (place.start - first);
     bp_ids_reserve(ids, text + 1);
     ids->count = text;

@@ -105,14 +105,18 @@ static bp_err write_starts(bp_h5 *out, const bp_score_plan *plan)
     for (int64_t first = 0; err == BP_OK && first <= plan->documents; first += BLOCK_ROWS) {
         int64_t left = plan->documents + 1 - first, count = left < BLOCK_ROWS ? left : BLOCK_ROWS;
 
-        for (int64_t i = 0; i < count; i++) {
+        for (int64_t i = 0; i < count && err == BP_OK; i++) {
             int64_t d = first + i, file = d < plan->documents ? bp_score_plan_file(plan, d) : -1;
+            const int64_t *start;
 
-            block[i] = file < 0 ? plan->first_token[plan->files]
-                                : plan->first_token[file] +
-                                      plan->doc_start[file][d - plan->first_document[file]];
+            block[i] = plan->first_token[file < 0 ? plan->files : file];
+            if (file < 0)
+                break;
+            err = bp_document_starts_at(plan->starts, file, d - plan->first_document[file], &start);
+            block[i] += err == BP_OK ? start[0] : 0;
         }
-        err = bp_h5_write_slab(out, "doc_start", BP_H5_I64, first, block, count);
+        if (err == BP_OK)
+            err = bp_h5_write_slab(out, "doc_start", BP_H5_I64, first, block, count);
     }
     bp_free(block);
     return err;
