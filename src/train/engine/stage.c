@@ -2,6 +2,7 @@
  * engine.c; its memory is laid out by stage_memory.c. */
 #include "train/engine/stage_priv.h"
 
+#include "base/bounds.h"
 #include "base/fault.h"
 #include "base/trace.h"
 
@@ -134,6 +135,7 @@ static void last_block_backward(bp_stage *stage, bp_pass *pass, const bp_action 
     pass->lent = (bp_arena){.base = (char *)(leaf + lent.first),
                             .size_bytes = (size_t)lent.lent * sizeof(float)};
     block_backward(stage, pass, action, network->block_count - 1);
+    bp_bounds_set(pass->lent.base, pass->lent.size_bytes, 0);
     pass->lent = (bp_arena){0};
     for (int g = 0; g < network->group_count; g++)
         if (!network->groups[g].frozen && network->groups[g].place >= lent.first &&
