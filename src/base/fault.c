@@ -232,7 +232,7 @@ static bool act(const fault *at)
         (void)kill(getpid(), SIGSTOP); /* all threads */
         break;
     case SPIN:
-        for (volatile int k = 0;; k++)
+        for (volatile unsigned k = 0;; k++) /* which may begin anew */
             ;
     case BUG:
         bp_assert_failed("no bug was injected", __FILE__, __LINE__);

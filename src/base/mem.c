@@ -1,5 +1,6 @@
 /* The heap: counted by label, checked for overflow, huge pages for large blocks. */
 #include "base/mem.h"
+#include "base/bounds.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/pages.h"
@@ -85,7 +86,11 @@ static char *take_block(size_t bytes, void **raw, size_t *raw_bytes)
         return p;
     *raw_bytes = 0;
     *raw = calloc(1, bytes + 2 * ALIGN);
-    return !*raw ? NULL : (char *)*raw + 2 * ALIGN - (uintptr_t)*raw % ALIGN;
+    if (!*raw)
+        return NULL;
+    p = (char *)*raw + 2 * ALIGN - (uintptr_t)*raw % ALIGN;
+    bp_bounds_set(p + bytes, 0, (uintptr_t)*raw % ALIGN);
+    return p;
 }
 
 static void *take(const char *name, int64_t n, size_t size)
@@ -106,6 +111,7 @@ static void *take(const char *name, int64_t n, size_t size)
     if (now_bytes > peak_bytes)
         peak_bytes = now_bytes;
     unlock_labels();
+    bp_bounds_set(head, sizeof(*head), ALIGN - sizeof(*head));
     return p;
 }
 
@@ -287,10 +293,11 @@ size_t bp_arena_bytes(int64_t n, size_t size)
 
 void *bp_arena_take(bp_arena *arena, int64_t n, size_t size)
 {
-    size_t bytes = bp_arena_bytes(n, size);
+    size_t bytes = bp_arena_bytes(n, size), used = (size_t)n * size;
 
     BP_ASSERT(bytes <= arena->size_bytes - arena->used_bytes);
     void *p = arena->base + arena->used_bytes;
+    bp_bounds_set(p, used, bytes - used);
     arena->used_bytes += bytes;
     return p;
 }

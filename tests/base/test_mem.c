@@ -2,6 +2,12 @@
 #include "base/fault.h"
 #include "bp_test.h"
 #include <unistd.h>
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define LOOKS_ON
+#endif
+#endif
 
 static void blocks_are_zeroed_and_aligned(void **state)
 {
@@ -142,7 +148,7 @@ static void strings_are_copied_and_printed(void **state)
 
 static void arena_hands_out_what_was_planned(void **state)
 {
-    char space[1024] __attribute__((aligned(64)));
+    static char space[1024] __attribute__((aligned(64)));
 
     assert_int_equal(bp_arena_bytes(1, 1), 64);
     assert_int_equal(bp_arena_bytes(64, 1), 64);
@@ -154,6 +160,32 @@ static void arena_hands_out_what_was_planned(void **state)
     assert_ptr_equal(a, space);
     assert_ptr_equal(b, space + 128);
     assert_int_equal(arena.used_bytes, arena.size_bytes);
+}
+
+static void bytes_beside_a_block_are_forbidden(void **state)
+{
+#ifdef LOOKS_ON
+    for (int64_t n = 1; n < 300; n++) {
+        char *p = bp_alloc("test.block", n, 1);
+        assert_null(__asan_region_is_poisoned(p, (size_t)n));
+        assert_true(__asan_address_is_poisoned(p + n));
+        assert_true(__asan_address_is_poisoned(p - 1));
+        p = bp_realloc("test.block", p, n + 5, 1);
+        assert_null(__asan_region_is_poisoned(p, (size_t)n + 5));
+        assert_true(__asan_address_is_poisoned(p + n + 5));
+        bp_free(p);
+    }
+    bp_arena arena = {bp_alloc("test.arena", 1024, 1), 1024, 0};
+    for (int64_t n = 63; n > 0; n--, arena.used_bytes = 0) { /* space is used again */
+        char *p = bp_arena_take(&arena, n, 1), *next = bp_arena_take(&arena, 2 * n, 1);
+        assert_null(__asan_region_is_poisoned(p, (size_t)n));
+        assert_true(__asan_address_is_poisoned(p + n));
+        assert_null(__asan_region_is_poisoned(next, (size_t)(2 * n)));
+    }
+    bp_free(arena.base);
+#else
+    bp_test_skip("for builds with AddressSanitizer");
+#endif
 }
 
 static void buffer_grows_and_is_taken(void **state)
@@ -186,6 +218,7 @@ int main(void)
         cmocka_unit_test(resident_peak_begins_anew),
         cmocka_unit_test(strings_are_copied_and_printed),
         cmocka_unit_test(arena_hands_out_what_was_planned),
+        cmocka_unit_test(bytes_beside_a_block_are_forbidden),
         cmocka_unit_test(buffer_grows_and_is_taken),
     };
     return BP_TEST_RUN(tests);

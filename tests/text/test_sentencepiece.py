@@ -210,7 +210,10 @@ class Pieces(JobTest):
         import h5py  # reads the path of plugins when it is loaded
         with h5py.File(self.at("sides0.h5")) as file:
             tokens, starts = file["tokens"][:].tolist(), file["doc_start"][:].tolist()
-            self.assertIn("target_tokenizer_hash", file["source"])
+            target = file["source/target_tokenizer_hash"][0]
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("target.json"), "--format", "lines", "--out", self.at("targets.h5"), self.at("lines.txt")])
+        with h5py.File(self.at("targets.h5")) as file:
+            self.assertEqual(target, file.attrs["tokenizer_hash"])
         sources = self.ids_of(self.at("marian-in/tokenizer.json"), lines)
         for k, line in enumerate(lines):
             cut = [names.index(text) if text in scores else 1 for text in best_cut(MARK + line.replace(" ", MARK), scores, min(scores.values()) - 10)]

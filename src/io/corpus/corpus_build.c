@@ -55,7 +55,7 @@ typedef struct master {
     const char **names, *kind;
     bp_corpus_source sources[13];
     bp_corpus_source *skipped, *left_out; /* of these: count 1 once there was such a document */
-    const char *skipped_text, *left_out_text, *list_name;
+    const char *skipped_text, *left_out_text, *list_name, *target_hash;
     char skipped_number[24], left_out_number[24];
     int byes;
     bool dismissed; /* the others are leaving: later messages are ignored */
@@ -373,12 +373,12 @@ static bp_err create_writer(master *m)
         m->names[k] = bp_text_source_id(build->paths[k]);
     static const char *const yes = "yes";
     m->list_name = build->list ? bp_text_source_id(build->list) : NULL;
-    const char *target =
-        build->target_tokenizer ? bp_tokenizer_hash(build->target_tokenizer) : NULL;
+    if (build->target_tokenizer)
+        m->target_hash = bp_tokenizer_hash(build->target_tokenizer);
     const bp_corpus_source sources[] = {
         {"tool", &build->tool, 1},
         {"tokenizer_kind", &m->kind, 1},
-        {"target_tokenizer_hash", &target, target ? 1 : 0},
+        {"target_tokenizer_hash", &m->target_hash, m->target_hash ? 1 : 0},
         {"format", &build->format_name, 1},
         {"files", m->names, build->path_count},
         {"separator", &build->separator, build->separator ? 1 : 0},

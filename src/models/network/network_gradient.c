@@ -4,6 +4,7 @@
 #include "models/network/network_inside_priv.h"
 #include "models/task/task.h"
 
+#include "base/bounds.h"
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -117,6 +118,8 @@ static void run_blocks(const network_model *self, bp_pass *pass, const gradient_
 
         if (k < first)
             continue;
+        if (repeats) /* the block before had the memory */
+            bp_bounds_set(memory->some, kept_bytes(network, k, &pass->extent), 0);
         bp_block_forward(network->blocks[k], pass, &activations, repeats ? memory->some : kept);
         if (repeats)
             (void)bp_block_repeat(network->blocks[k], repeats, &pass->extent, kept, memory->some);

@@ -2,6 +2,7 @@
  * engine.c; its memory is laid out by stage_memory.c. */
 #include "train/engine/stage_priv.h"
 
+#include "base/bounds.h"
 #include "base/fault.h"
 #include "base/trace.h"
 
@@ -66,6 +67,13 @@ static bool runs_again(const bp_stage *stage, int k)
     return stage->spec.recompute && stage_saved_bytes(&stage->spec, stage->network, k) > 0;
 }
 
+/* Memory for what block k saves until its backward pass, which others had before. */
+static char *again_of(bp_stage *stage, int k)
+{
+    bp_bounds_set(stage->again, stage_saved_bytes(&stage->spec, stage->network, k), 0);
+    return stage->again;
+}
+
 static size_t given_bytes(const bp_stage *stage, int k)
 {
     return (size_t)stage_given_floats(&stage->spec, stage->network, k) * sizeof(float);
@@ -99,7 +107,7 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_act
             step->needs(step->context, k);
         if (runs_again(stage, k)) {
             memcpy(kept, stage->forward.work, given_bytes(stage, k));
-            kept = stage->again;
+            kept = again_of(stage, k);
         }
         bp_block_forward(block, &pass, &activations, kept);
         move_messages(stage);
@@ -117,8 +125,8 @@ static void block_backward(bp_stage *stage, bp_pass *pass, const bp_action *acti
         bp_activations activations = activations_at(stage, k, pass, stage->forward.work,
                                                     false); /* free until the next forward */
         memcpy(stage->forward.work, kept, given_bytes(stage, k));
-        bp_block_forward(block, pass, &activations, stage->again);
-        kept = stage->again;
+        kept = again_of(stage, k);
+        bp_block_forward(block, pass, &activations, kept);
     }
     bp_block_backward(block, pass, &gradients, kept);
 }
@@ -134,6 +142,7 @@ static void last_block_backward(bp_stage *stage, bp_pass *pass, const bp_action 
     pass->lent = (bp_arena){.base = (char *)(leaf + lent.first),
                             .size_bytes = (size_t)lent.lent * sizeof(float)};
     block_backward(stage, pass, action, network->block_count - 1);
+    bp_bounds_set(pass->lent.base, pass->lent.size_bytes, 0);
     pass->lent = (bp_arena){0};
     for (int g = 0; g < network->group_count; g++)
         if (!network->groups[g].frozen && network->groups[g].place >= lent.first &&
