@@ -394,6 +394,13 @@ static bp_err export(const exchange_arguments *arguments)
     }
     if (err == BP_OK)
         err = bp_adapter_check_merge(checkpoint);
+    if (err == BP_OK && arguments->gguf &&
+        json_object_get(json_object_get(bp_checkpoint_state(checkpoint), "vectors"), "map"))
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "gguf.no_counterpart",
+                    "GGUF files have no place for a map of vectors (a module Dense): at %s; leave "
+                    "--form out",
+                    arguments->from);
     if (err == BP_OK && arguments->gguf) {
         err = export_gguf(arguments, checkpoint);
         bp_checkpoint_close(&checkpoint);
@@ -410,6 +417,7 @@ static bp_err export(const exchange_arguments *arguments)
                                                    .tokenizer = tokenizer.text,
                                                    .tokenizer_config = tokenizer.config,
                                                    .files = sentences,
+                                                   .also = export_sentences_map,
                                                    .progress = show,
                                                    .context = &progress,
                                                    .merge = bp_adapter_merge});

@@ -50,6 +50,7 @@ typedef struct model_source {
     bp_gguf *gguf;                       /* NULL: a folder */
     char *folder;                        /* of the model */
     json_t *vectors;                     /* of a sentence encoder; NULL: it is not one */
+    sentence_map map;                    /* of its vectors */
     bp_hf_model *model;
 } model_source;
 
@@ -231,6 +232,29 @@ static int64_t parameters_of(const bp_hf_model *model)
     return bytes / (int64_t)sizeof(float);
 }
 
+/* The model's tensors, and the map's, with its values. */
+static bp_slice *all_slices(const model_source *from, int64_t *count)
+{
+    const bp_slice *slices = bp_hf_slices(from->model, count);
+    bp_slice *all = bp_alloc("import.slices", *count + SENTENCE_MAP_TENSORS, sizeof *all);
+
+    memcpy(all, slices, (size_t)*count * sizeof *all);
+    *count += sentence_map_slices(&from->map, all + *count);
+    return all;
+}
+
+static bp_err check_map(const model_source *from, const bp_hf_shape *shape)
+{
+    int64_t width = bp_hf_size_of(shape, "width");
+
+    return from->map.width == 0 || from->map.width == width
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
+                         "the module Dense has \"in_features\" %lld and the model's states have "
+                         "%lld numbers: at %s; save the model again",
+                         (long long)from->map.width, (long long)width, from->arguments->from);
+}
+
 static bp_err save(const model_source *from, const bp_tokenizer *tokenizer)
 {
     bp_hf_model *model = from->model;
@@ -248,16 +272,19 @@ static bp_err save(const model_source *from, const bp_tokenizer *tokenizer)
                                    .tokenizer = text};
     json_t *state = state_of(from, &shape, tokenizer);
     int64_t count;
-    const bp_slice *slices = bp_hf_slices(model, &count);
+    bp_slice *slices = all_slices(from, &count);
     bp_model_shape ours;
-    bp_err err =
-        bp_model_shape_read(&ours, state, from->arguments->from); /* what jobs will ask of it */
+    bp_err err = check_map(from, &shape);
+
+    if (err == BP_OK) /* what jobs will ask of it */
+        err = bp_model_shape_read(&ours, state, from->arguments->from);
 
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
     if (err == BP_OK)
         err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
     bp_free(counted.fetched);
+    bp_free(slices);
     json_decref(state);
     bp_free(text);
     bp_free(parent);
@@ -465,7 +492,7 @@ static bp_err import_folder(const bp_model_family *family, const exchange_argume
 
 static bp_err open_folder(model_source *from, const exchange_arguments *arguments)
 {
-    bp_err err = import_sentences(&from->vectors, &from->folder, arguments->from);
+    bp_err err = import_sentences(&from->vectors, &from->map, &from->folder, arguments->from);
 
     from->own.from = from->folder;
     if (err == BP_OK)
@@ -522,6 +549,7 @@ static bp_err import_model(const exchange_arguments *arguments)
     bp_tokenizer_free(&tokenizer);
     bp_hf_close(&from.model);
     bp_gguf_close(&from.gguf);
+    sentence_map_clear(&from.map);
     json_decref(from.vectors);
     bp_free(from.folder);
     return err;
@@ -566,10 +594,11 @@ const bp_tool bp_tool_import = {
              "given. So do those of a file of word2vec's, text or binary. Both may be compressed "
              "with gzip or zstd.\n"
              "Of a folder of sentence-transformers (modules.json) the checkpoint keeps how vectors "
-             "are made of states, what score.vectors does then if nothing is given.\n"
+             "are made of states (Pooling, Dense, Normalize), what score.vectors does then if "
+             "nothing is given.\n"
              "The checkpoint is what model.init and score.model take; its step is 0. It "
              "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
-             "vocab.json with merges.txt, of bert and electra vocab.txt, of t5, mt5, llama, "
+             "vocab.json with merges.txt, of bert and electra vocab.txt, of t5, mt5, umt5, llama, "
              "mistral, gemma2, gemma3_text, "
              "xlm-roberta and camembert their models of SentencePiece. A report says how many "
              "tensors were used, transposed and "

@@ -532,6 +532,8 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
         err = write_tokenizer(options, hidden);
     if (err == BP_OK)
         err = write_more(options->files, hidden);
+    if (err == BP_OK && options->also)
+        err = options->also(checkpoint, options->dtype, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
     return err == BP_OK ? bp_rename_new(hidden, out) : err;
