@@ -114,7 +114,7 @@ static void name_token(json_t *config, const char *key, const bp_tokenizer *toke
     bp_buffer_clear(&name);
 }
 
-/* Of targets that begin with padding, where the tokenizer has no role for it: as config.json. */
+/* For targets that begin with padding, if the tokenizer has no role for it: as in config.json. */
 static int64_t find_padding(const bp_tokenizer *tokenizer, const bp_checkpoint *checkpoint)
 {
     bp_model_shape shape;
@@ -150,7 +150,7 @@ static json_t *tokenizer_config(const bp_tokenizer *tokenizer, int64_t context, 
     return config;
 }
 
-/* Of a model that knows its beginning of a text: that, its end, and whether texts begin so. */
+/* For a model that knows its beginning of a text: that, its end, and whether texts begin so. */
 static json_t *causal_config(const bp_tokenizer *tokenizer, const json_t *state, int64_t context)
 {
     int64_t bos = bp_roles_get(state, BP_ROLE_BOS);
@@ -213,7 +213,7 @@ static void show(void *progress, int64_t done, int64_t total)
     exchange_show_progress(progress, 4 * done, 4 * total);
 }
 
-/* Of a family that has a form of its own; *family NULL: of no such one. */
+/* The family, if it has a form of its own; else *family is NULL. */
 static bp_err find_text(const bp_model_family **family, const bp_checkpoint *checkpoint)
 {
     bp_model_shape shape;

@@ -13,7 +13,7 @@
 #define CONFIG_LIMIT ((int64_t)1 << 20)
 #define TORCH        "torch.nn.modules."
 
-/* Of torch, by the number of an activation. */
+/* Torch's classes, by the number of an activation. */
 static const char *const CLASSES[] = {TORCH "linear.Identity", TORCH "activation.Tanh",
                                       TORCH "activation.GELU", TORCH "activation.ReLU"};
 

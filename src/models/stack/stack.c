@@ -136,7 +136,7 @@ int64_t bp_model_active_parameters(const bp_model_shape *shape)
                 : sparse_count(shape) * idle * 3 * shape->width * expert_inner(shape));
 }
 
-/* Of layer `number`. */
+/* For layer `number`. */
 static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 {
     bool sparse = is_sparse(shape, number), balanced = bp_model_balance(shape) > 0;

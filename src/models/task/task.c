@@ -114,7 +114,7 @@ static int blocks_of(const bp_model_shape *shape)
     return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
-/* Of training, per token. */
+/* FLOPs of training, per token. */
 static double train_flops(const bp_model_shape *shape)
 {
     double matrices = (double)(shape->task.outcomes * shape->width), C = (double)shape->width;
