@@ -39,7 +39,7 @@ json_t *card_code(const char *text)
     }
     for (size_t k = 0; k <= longest; k++)
         bp_buffer_add(&out, "`", 1);
-    if (longest > 0) /* a blank at both ends is none of the code */
+    if (longest > 0) /* a blank at both ends is not part of the code */
         bp_buffer_printf(&out, " %s ", shown);
     else
         bp_buffer_add(&out, shown, strlen(shown));

@@ -56,7 +56,7 @@ static double nats(const between *b, const label_value *value)
     return bp_ratio_mean(&value->figures[b->figure]);
 }
 
-/* Of the hardest first; qsort has no argument for the figure. */
+/* The hardest first; qsort has no argument for the figure. */
 static void sort_values(between *b)
 {
     for (int64_t k = 1; k < b->count; k++)
@@ -163,7 +163,7 @@ static bp_interval interval_of(const between *b, const value_pair *pair)
 
 #define SHOWN_BYTES 60 /* of a value beside another */
 
-/* Of whole characters. */
+/* Only whole characters. */
 static int shown_bytes(const char *text)
 {
     size_t bytes = strnlen(text, SHOWN_BYTES + 1);

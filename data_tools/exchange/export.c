@@ -114,7 +114,7 @@ static void name_token(json_t *config, const char *key, const bp_tokenizer *toke
     bp_buffer_clear(&name);
 }
 
-/* Of targets that begin with padding, where the tokenizer has no role for it: as config.json. */
+/* For targets that begin with padding, if the tokenizer has no role for it: as in config.json. */
 static int64_t find_padding(const bp_tokenizer *tokenizer, const bp_checkpoint *checkpoint)
 {
     bp_model_shape shape;
@@ -150,7 +150,7 @@ static json_t *tokenizer_config(const bp_tokenizer *tokenizer, int64_t context, 
     return config;
 }
 
-/* Of a model that knows its beginning of a text: that, its end, and whether texts begin so. */
+/* For a model that knows its beginning of a text: that, its end, and whether texts begin so. */
 static json_t *causal_config(const bp_tokenizer *tokenizer, const json_t *state, int64_t context)
 {
     int64_t bos = bp_roles_get(state, BP_ROLE_BOS);
@@ -213,7 +213,7 @@ static void show(void *progress, int64_t done, int64_t total)
     exchange_show_progress(progress, 4 * done, 4 * total);
 }
 
-/* Of a family that has a form of its own; *family NULL: of no such one. */
+/* The family, if it has a form of its own; else *family is NULL. */
 static bp_err find_text(const bp_model_family **family, const bp_checkpoint *checkpoint)
 {
     bp_model_shape shape;
@@ -394,6 +394,13 @@ static bp_err export(const exchange_arguments *arguments)
     }
     if (err == BP_OK)
         err = bp_adapter_check_merge(checkpoint);
+    if (err == BP_OK && arguments->gguf &&
+        json_object_get(json_object_get(bp_checkpoint_state(checkpoint), "vectors"), "map"))
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "gguf.no_counterpart",
+                    "GGUF files have no place for a map of vectors (a module Dense): at %s; leave "
+                    "--form out",
+                    arguments->from);
     if (err == BP_OK && arguments->gguf) {
         err = export_gguf(arguments, checkpoint);
         bp_checkpoint_close(&checkpoint);
@@ -410,6 +417,7 @@ static bp_err export(const exchange_arguments *arguments)
                                                    .tokenizer = tokenizer.text,
                                                    .tokenizer_config = tokenizer.config,
                                                    .files = sentences,
+                                                   .also = export_sentences_map,
                                                    .progress = show,
                                                    .context = &progress,
                                                    .merge = bp_adapter_merge});

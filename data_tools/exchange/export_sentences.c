@@ -2,10 +2,15 @@
  * the model, the most tokens of a text, and a prompt. */
 #include "export_sentences.h"
 
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "sentence_map.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define PROMPT "default"
+#define DENSE  "2_Dense"
 
 static void add_module(json_t *modules, const char *name)
 {
@@ -27,6 +32,8 @@ static json_t *modules_of(const json_t *vectors)
 
     add_module(modules, "Transformer");
     add_module(modules, "Pooling");
+    if (json_object_get(vectors, "map"))
+        add_module(modules, "Dense");
     if (json_is_true(json_object_get(vectors, "norm")))
         add_module(modules, "Normalize");
     return modules;
@@ -68,9 +75,24 @@ json_t *export_sentences(const json_t *state)
     files =
         json_pack("{s:o, s:o, s:o}", "modules.json", modules_of(vectors), "1_Pooling/config.json",
                   pooling_of(pool, width), "sentence_bert_config.json", length);
+    if (json_object_get(vectors, "map"))
+        (void)json_object_set_new(files, DENSE "/config.json", sentence_map_config(vectors, width));
     if (prompt)
         (void)json_object_set_new(
             files, "config_sentence_transformers.json",
             json_pack("{s:{s:O}, s:s}", "prompts", PROMPT, prompt, "default_prompt_name", PROMPT));
     return files;
+}
+
+bp_err export_sentences_map(bp_checkpoint *checkpoint, const char *dtype, const char *folder)
+{
+    const json_t *vectors = json_object_get(bp_checkpoint_state(checkpoint), "vectors");
+    char *own = bp_path_join(folder, DENSE);
+    bp_err err =
+        json_object_get(vectors, "map") ? sentence_map_write(checkpoint, dtype, own) : BP_OK;
+
+    if (err == BP_OK && json_object_get(vectors, "map"))
+        err = bp_path_sync(own);
+    bp_free(own);
+    return err;
 }

@@ -2,25 +2,23 @@
  * checkpoint. */
 #include "base/buffer.h"
 #include "base/files/fs.h"
-#include "base/files/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
 #include "import_files.h"
+#include "import_others.h"
 #include "import_pairs.h"
 #include "import_sentences.h"
 #include "io/gguf/gguf_model.h"
 #include "io/gguf/gguf_tokenizer.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
-#include "models/forms.h"
 #include "text/tokenizer/forced.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NAMES_SHOWN  10
 #define CONFIG_LIMIT ((int64_t)16 << 20)
@@ -50,6 +48,7 @@ typedef struct model_source {
     bp_gguf *gguf;                       /* NULL: a folder */
     char *folder;                        /* of the model */
     json_t *vectors;                     /* of a sentence encoder; NULL: it is not one */
+    sentence_map map;                    /* of its vectors */
     bp_hf_model *model;
 } model_source;
 
@@ -98,15 +97,6 @@ static bp_err load_tokenizer(bp_tokenizer **out, const model_source *from)
 }
 
 /* ---- the checkpoint ---- */
-
-static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
-{
-    int64_t roles[BP_ROLES];
-
-    for (int role = 0; role < BP_ROLES; role++)
-        roles[role] = !tokenizer ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
-    bp_roles_put(state, roles, !tokenizer ? NULL : bp_tokenizer_ends(tokenizer));
-}
 
 static const char *const ID_FILES[] = {"config.json", "generation_config.json"};
 #define ID_FILES_COUNT (sizeof ID_FILES / sizeof ID_FILES[0])
@@ -179,7 +169,7 @@ static json_t *state_of(const model_source *from, const bp_hf_shape *shape,
                   shape->table->model_type);
 
     if (tokenizer)
-        add_roles(state, tokenizer);
+        import_add_roles(state, tokenizer);
     else
         (void)json_object_set_new(state, "eod_id",
                                   json_integer(add_roles_of(state, from, vocab_size)));
@@ -231,36 +221,51 @@ static int64_t parameters_of(const bp_hf_model *model)
     return bytes / (int64_t)sizeof(float);
 }
 
+/* The model's tensors, and the map's, with its values. */
+static bp_slice *all_slices(const model_source *from, int64_t *count)
+{
+    const bp_slice *slices = bp_hf_slices(from->model, count);
+    bp_slice *all = bp_alloc("import.slices", *count + SENTENCE_MAP_TENSORS, sizeof *all);
+
+    memcpy(all, slices, (size_t)*count * sizeof *all);
+    *count += sentence_map_slices(&from->map, all + *count);
+    return all;
+}
+
+static bp_err check_map(const model_source *from, const bp_hf_shape *shape)
+{
+    int64_t width = bp_hf_size_of(shape, "width");
+
+    return from->map.width == 0 || from->map.width == width
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
+                         "the module Dense has \"in_features\" %lld and the model's states have "
+                         "%lld numbers: at %s; save the model again",
+                         (long long)from->map.width, (long long)width, from->arguments->from);
+}
+
 static bp_err save(const model_source *from, const bp_tokenizer *tokenizer)
 {
     bp_hf_model *model = from->model;
-    const char *out = from->arguments->out;
     bp_hf_shape shape = bp_hf_shape_of(model);
-    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
-    char *text = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
     counted_fetch counted = {.model = model,
                              .total_bytes = parameters_of(model) * (int64_t)sizeof(float),
                              .progress.what = "writing weights"};
-    bp_checkpoint_commit commit = {.parent = parent && parent[0] != '\0' ? parent : ".",
-                                   .name = bp_path_base(out),
-                                   .fetch = fetch,
-                                   .context = &counted,
-                                   .tokenizer = text};
+    bp_checkpoint_commit commit = {.fetch = fetch, .context = &counted};
     json_t *state = state_of(from, &shape, tokenizer);
     int64_t count;
-    const bp_slice *slices = bp_hf_slices(model, &count);
+    bp_slice *slices = all_slices(from, &count);
     bp_model_shape ours;
-    bp_err err =
-        bp_model_shape_read(&ours, state, from->arguments->from); /* what jobs will ask of it */
+    bp_err err = check_map(from, &shape);
 
-    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+    if (err == BP_OK) /* what jobs will ask of it */
+        err = bp_model_shape_read(&ours, state, from->arguments->from);
     counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
     if (err == BP_OK)
-        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
+        err = import_save(&commit, from->arguments->out, tokenizer, slices, count, state);
     bp_free(counted.fetched);
+    bp_free(slices);
     json_decref(state);
-    bp_free(text);
-    bp_free(parent);
     return err;
 }
 
@@ -358,114 +363,9 @@ static void report(const model_source *from, const bp_tokenizer *tokenizer)
     bp_log("checkpoint: %s", arguments->out);
 }
 
-/* ---- text files ---- */
-
-static bp_err save_text(const bp_model_import *text, const char *out, const bp_tokenizer *tokenizer)
-{
-    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
-    char *json = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
-    bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
-                                   .name = bp_path_base(out),
-                                   .tokenizer = json,
-                                   .attachment = text->slice_count > 0 ? NULL : text->file};
-    json_t *state = json_pack(
-        "{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&text->shape),
-        "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
-        (json_int_t)text->eod_id, "origin", text->shape.family->text_form->name);
-    bp_err err;
-
-    add_roles(state, tokenizer);
-    (void)json_object_update_missing(state, text->state);
-    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
-    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, text->slices, text->slice_count, state);
-    json_decref(state);
-    bp_free(json);
-    bp_free(parent);
-    return err;
-}
-
-static bp_err import_text(const bp_model_family *family, const exchange_arguments *arguments)
-{
-    char *file = bp_sprintf("%s.model.tmp", arguments->out);
-    bp_model_import text = {.file = file};
-    bp_tokenizer *given = NULL;
-    bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
-
-    if (err == BP_OK)
-        err = family->text_form->read(family, &text, arguments->from, given);
-    if (err == BP_OK)
-        err = save_text(&text, arguments->out,
-                        arguments->no_tokenizer ? NULL
-                        : given                 ? given
-                                                : text.tokenizer);
-    if (err == BP_OK)
-        bp_log("checkpoint: %s, a model of %s, kind %s", arguments->out, family->text_form->name,
-               family->name);
-    (void)unlink(file);
-    for (int64_t k = 0; k < text.slice_count; k++)
-        bp_free(text.slices[k].data);
-    json_decref(text.state);
-    bp_tokenizer_free(&text.tokenizer);
-    bp_tokenizer_free(&given);
-    bp_free(file);
-    return err;
-}
-
-/* ---- folders of other programs ---- */
-
-static bp_err save_folder(const bp_model_folder *folder, const char *out,
-                          const bp_tokenizer *tokenizer)
-{
-    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
-    char *json = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
-    bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
-                                   .name = bp_path_base(out),
-                                   .fetch = folder->fetch,
-                                   .context = folder->context,
-                                   .tokenizer = json};
-    json_t *state = json_pack(
-        "{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&folder->shape),
-        "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
-        (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
-        (json_int_t)folder->shape.vocab_size, "origin", folder->shape.family->folder->name);
-    bp_err err;
-
-    add_roles(state, tokenizer);
-    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
-    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, folder->slices, folder->count, state);
-    json_decref(state);
-    bp_free(json);
-    bp_free(parent);
-    return err;
-}
-
-static bp_err import_folder(const bp_model_family *family, const exchange_arguments *arguments)
-{
-    bp_model_folder folder = {0};
-    bp_tokenizer *given = NULL;
-    bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
-
-    if (err == BP_OK)
-        err = family->folder->read(family, &folder, arguments->from, given);
-    if (err == BP_OK)
-        err = save_folder(&folder, arguments->out,
-                          arguments->no_tokenizer ? NULL
-                          : given                 ? given
-                                                  : folder.tokenizer);
-    if (err == BP_OK)
-        bp_log("checkpoint: %s, a model of %s, kind %s, %lld words, %lld tensors", arguments->out,
-               family->folder->name, family->name, (long long)folder.shape.vocab_size,
-               (long long)folder.count);
-    bp_tokenizer_free(&folder.tokenizer);
-    if (folder.close)
-        folder.close(&folder);
-    bp_tokenizer_free(&given);
-    return err;
-}
-
 static bp_err open_folder(model_source *from, const exchange_arguments *arguments)
 {
-    bp_err err = import_sentences(&from->vectors, &from->folder, arguments->from);
+    bp_err err = import_sentences(&from->vectors, &from->map, &from->folder, arguments->from);
 
     from->own.from = from->folder;
     if (err == BP_OK)
@@ -522,6 +422,7 @@ static bp_err import_model(const exchange_arguments *arguments)
     bp_tokenizer_free(&tokenizer);
     bp_hf_close(&from.model);
     bp_gguf_close(&from.gguf);
+    sentence_map_clear(&from.map);
     json_decref(from.vectors);
     bp_free(from.folder);
     return err;
@@ -566,10 +467,11 @@ const bp_tool bp_tool_import = {
              "given. So do those of a file of word2vec's, text or binary. Both may be compressed "
              "with gzip or zstd.\n"
              "Of a folder of sentence-transformers (modules.json) the checkpoint keeps how vectors "
-             "are made of states, what score.vectors does then if nothing is given.\n"
+             "are made of states (Pooling, Dense, Normalize), what score.vectors does then if "
+             "nothing is given.\n"
              "The checkpoint is what model.init and score.model take; its step is 0. It "
              "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
-             "vocab.json with merges.txt, of bert and electra vocab.txt, of t5, mt5, llama, "
+             "vocab.json with merges.txt, of bert and electra vocab.txt, of t5, mt5, umt5, llama, "
              "mistral, gemma2, gemma3_text, "
              "xlm-roberta and camembert their models of SentencePiece. A report says how many "
              "tensors were used, transposed and "

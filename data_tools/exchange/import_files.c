@@ -246,7 +246,7 @@ static const struct {
                {"openai-gpt", {"vocab.json", "merges.txt"}, load_openai_gpt},
                {"bert|electra|distilbert", {"vocab.txt", NULL}, load_bert},
                {"t5", {"spiece.model", NULL}, load_t5},
-               {"mt5", {"spiece.model", NULL}, load_mt5},
+               {"mt5|umt5", {"spiece.model", NULL}, load_mt5},
                {"llama|mistral", {"tokenizer.model", NULL}, load_llama},
                {"gemma2|gemma3_text", {"tokenizer.model", NULL}, load_gemma},
                {"xlm-roberta", {"sentencepiece.bpe.model", NULL}, load_xlm_roberta},

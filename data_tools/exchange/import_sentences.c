@@ -69,8 +69,8 @@ static bp_err read_pooling(json_t *vectors, const char *folder)
 
 /* ---- modules ---- */
 
-static bp_err read_module(json_t *vectors, char **model, const char *folder, const json_t *module,
-                          const char *path)
+static bp_err read_module(json_t *vectors, sentence_map *map, char **model, const char *folder,
+                          const json_t *module, const char *path)
 {
     const char *type = json_string_value(json_object_get(module, "type")),
                *at = json_string_value(json_object_get(module, "path")), *name;
@@ -91,6 +91,9 @@ static bp_err read_module(json_t *vectors, char **model, const char *folder, con
     }
     if (strcmp(name, "Pooling") == 0 && *model && !json_object_get(vectors, "pool"))
         err = read_pooling(vectors, own);
+    else if (strcmp(name, "Dense") == 0 && json_object_get(vectors, "pool") &&
+             !json_object_get(vectors, "map") && !json_object_get(vectors, "norm"))
+        err = sentence_map_read(map, vectors, own);
     else if (strcmp(name, "Normalize") == 0 && json_object_get(vectors, "pool"))
         (void)json_object_set_new(vectors, "norm", json_true());
     else
@@ -154,7 +157,7 @@ static bp_err read_prompt(json_t *vectors, const char *folder)
     return err;
 }
 
-bp_err import_sentences(json_t **vectors, char **model, const char *folder)
+bp_err import_sentences(json_t **vectors, sentence_map *map, char **model, const char *folder)
 {
     char *path;
     json_t *modules, *module, *out = json_object();
@@ -166,7 +169,7 @@ bp_err import_sentences(json_t **vectors, char **model, const char *folder)
     json_array_foreach(modules, k, module)
     {
         if (err == BP_OK)
-            err = read_module(out, model, folder, module, path);
+            err = read_module(out, map, model, folder, module, path);
     }
     if (err == BP_OK && modules && !json_object_get(out, "pool"))
         err = refuse("the list of modules", "without Pooling", path);
@@ -290,16 +293,22 @@ bp_err import_sentences_encode(json_t *vectors, const bp_tokenizer *tokenizer, c
     return err;
 }
 
-/* "vectors: mean of up to 256 tokens, of length 1, after the prompt 'query: '" */
+/* "vectors: mean of up to 256 tokens, 512 numbers of a map with tanh, of length 1, after the prompt
+ * 'query: '" */
 void import_sentences_report(const json_t *vectors)
 {
     const char *prompt = json_string_value(json_object_get(vectors, "prompt_text"));
+    const json_t *map = json_object_get(vectors, "map");
     json_int_t most = json_integer_value(json_object_get(vectors, "context"));
     bp_buffer line = {0};
 
     bp_buffer_printf(&line, "vectors: %s", json_string_value(json_object_get(vectors, "pool")));
     if (most > 0)
         bp_buffer_printf(&line, " of up to %lld tokens", (long long)most);
+    if (map)
+        bp_buffer_printf(&line, ", %lld numbers of a map with activation %s",
+                         (long long)json_integer_value(json_object_get(map, "columns")),
+                         json_string_value(json_object_get(map, "activation")));
     if (json_is_true(json_object_get(vectors, "norm")))
         bp_buffer_printf(&line, ", of length 1");
     if (prompt)

@@ -136,7 +136,7 @@ static exposure exposure_of(const canary_scores *self, const skew_normal *rest, 
     return out;
 }
 
-/* Of the canaries that were planted so often. */
+/* For the canaries that were planted this often. */
 static json_t *level_json(const canary_scores *self, const exposure *all, int64_t copies)
 {
     bp_ratio sampled = {0}, fitted = {0};
@@ -232,7 +232,7 @@ static bp_err load(canary_scores *self)
     if (err != BP_OK || strcmp(format, "bagpipe canaries") != 0 || version != 1 ||
         self->count < 1 || self->references < 10 || self->references > 100000000)
         return BP_FAIL(BP_ERR_FORMAT, "leakage.no_canaries",
-                       "the file is none of 'bagpipe-data leakage canaries', or of another "
+                       "the file is not one of 'bagpipe-data leakage canaries', or of another "
                        "version: at %s; make it again",
                        path.text);
     self->nll = bp_alloc("tool.leakage", self->count, sizeof *self->nll);

@@ -30,7 +30,7 @@ typedef struct cut_prompt {
                                                                           continuation's tokens */
 } cut_prompt;
 
-/* Of the texts of one prompt: the largest. */
+/* The largest of the texts of one prompt. */
 typedef struct measured {
     int64_t prefix, source_run, corpus_run, texts;
     bool extracted, whole; /* whole: all of a text, of 10 tokens or more, is in the corpora */
@@ -265,7 +265,7 @@ static void add(group_sums *sums, const measured *of)
     bp_ratio_add(&sums->corpus_run, (double)of->corpus_run, 1);
 }
 
-/* Of lengths, which are not below 0. */
+/* For lengths, which are not below 0. */
 static json_t *mean_json(const bp_ratio *ratio)
 {
     bp_interval interval = bp_ratio_interval(ratio);

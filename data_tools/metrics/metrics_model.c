@@ -279,7 +279,7 @@ static bp_err match_group(double *counts, matching *job, int64_t first, int64_t 
     return err;
 }
 
-/* Of all references together. */
+/* For all references together. */
 static void find_weights(matching *job, int64_t documents)
 {
     int64_t texts = (job->count - 1) * documents, n = 0,

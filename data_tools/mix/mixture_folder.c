@@ -373,7 +373,7 @@ static bp_err mix_tokens(results *of, const double *weights)
     return err;
 }
 
-/* Of document d; returns how many of its tokens are scored. */
+/* For document d; returns how many of its tokens are scored. */
 static int64_t sum_document(results *of, const int64_t *starts, int64_t d, const uint32_t *ids,
                             int64_t unknown)
 {

@@ -60,7 +60,7 @@ static bool is_of_code(const char *text, size_t bytes, size_t top, size_t end)
     return end - top == 2 && (next == '(' || next == '[' || among(text + top, end - top, files));
 }
 
-/* The last dot of a domain that begins at `from`; 0: it is none. *end: of the domain. */
+/* The last dot of a domain that begins at `from`; 0: it is not a domain. *end: of the domain. */
 static size_t domain_of(const char *text, size_t bytes, size_t from, size_t *end)
 {
     size_t label = from, at = from, dot = 0, good = 0, good_dot = 0;
@@ -97,7 +97,7 @@ static int hex_of(char c)
                                                 : -1;
 }
 
-/* Does a byte of ASCII that a URL encodes, and that is none of an address, end at s? */
+/* Does a byte of ASCII that a URL encodes, and that no address has, end at s? */
 static bool follows_encoded(const char *text, size_t s, size_t floor)
 {
     int high = s >= floor + 3 && text[s - 3] == '%' ? hex_of(text[s - 2]) : -1,
@@ -131,7 +131,7 @@ static bool is_user(const char *text, size_t bytes, size_t end)
     return end < bytes && text[end] == '@';
 }
 
-/* Of a URL with a user, or the place of a repository. */
+/* Is it a part of a URL with a user, or of a repository's address? */
 static bool is_of_url(const char *text, size_t bytes, size_t start, size_t at, size_t end)
 {
     static const char users[] = "git\0hg\0svn\0";
@@ -249,7 +249,7 @@ static bool is_numbered(const char *text, size_t at)
     return among(text + first, end - first, words);
 }
 
-/* A heading: at a line's start, of single digits, with a capital behind it. */
+/* A heading: at a line's start, of single digits, with a capital after it. */
 static bool is_heading(const char *text, size_t bytes, size_t at, size_t end)
 {
     return (at == 0 || text[at - 1] == '\n') && end - at == 7 && end + 1 < bytes &&
@@ -364,8 +364,8 @@ typedef struct digit_groups {
     size_t end;
 } digit_groups;
 
-/* Digits that may be of the number; a short group behind a space is of it only where others are.
- * `bracket`: one that was opened before the first group ends behind it. */
+/* Digits that may be of the number; a short group after a space is of it only where others are.
+ * `bracket`: one that was opened before the first group ends after it. */
 static digit_groups read_digits(const char *text, size_t bytes, size_t at, int most, bool bracket)
 {
     digit_groups g = {.end = at};
@@ -506,7 +506,7 @@ static size_t north_american(const char *text, size_t bytes, size_t at, bool bra
     return phone_ends(text, bytes, p + 4) ? p + 4 : 0;
 }
 
-/* Numbers with dots are pairs, a slash is behind the first group, and 02110-1301 is a postcode. */
+/* Numbers with dots are pairs, a slash follows the first group, and 02110-1301 is a postcode. */
 static bool are_trunk_groups(const digit_groups *g, const char *text)
 {
     bool pairs = true;

@@ -12,7 +12,7 @@
 
 /* ---- full-width forms ---- */
 
-/* The ASCII byte that a full-width form stands for; 0: it is none. */
+/* The ASCII byte that a full-width form means; 0: it is not such a form. */
 static char narrow(const char *text, size_t left)
 {
     const unsigned char *u = (const unsigned char *)text;

@@ -146,7 +146,7 @@ static size_t issued_end(const char *text, size_t bytes, size_t at, bool *fours)
 }
 
 /* Groups of four digits after a number's end. */
-static int fours_behind(const char *text, size_t bytes, size_t end)
+static int fours_after(const char *text, size_t bytes, size_t end)
 {
     int count = 0;
 
@@ -166,7 +166,7 @@ size_t pii_card(const char *text, size_t bytes, size_t at)
     bool fours = false, other;
     size_t end = issued_end(text, bytes, at, &fours);
 
-    if (end > 0 && fours && fours_behind(text, bytes, end) > 1 &&
+    if (end > 0 && fours && fours_after(text, bytes, end) > 1 &&
         issued_end(text, bytes, end + 1, &other) == 0)
         return 0;
     return end;

@@ -14,7 +14,7 @@
 #define TAG_ROWS 1
 /* Full-width forms have three bytes a character. */
 #define REACH (3 * PII_REACH)
-/* A block ends at the last line's end within so many bytes before REACH from the end of what is
+/* A block ends at the last line's end within this many bytes before REACH from the end of what is
  * read, else there. */
 #define LINE_BYTES ((size_t)65536)
 

@@ -140,7 +140,7 @@ static char *stem_of(const char *path)
     return stem;
 }
 
-/* Of "easy challenge" the one that the stem has; of LAMBADA's, which are alike, the first. */
+/* For "easy challenge" the one that the stem has; for LAMBADA's, which are alike, the first. */
 static bp_err part_of_name(char **out, const question_task *task, const char *path)
 {
     char *stem = stem_of(path), *names = bp_strdup(task->parts), *rest = names, *name;

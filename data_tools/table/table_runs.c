@@ -100,7 +100,7 @@ static void put_table(const table_row *rows, int64_t count, int64_t shown)
     bp_free(runs);
 }
 
-/* Of several names, as a shell's * gives them, some may not be runs: they are left out. */
+/* If there are several names, as a shell's * gives them, those that are not runs are left out. */
 static bp_err read_rows(table_row *rows, int64_t *count, char *const *folders, int folder_count)
 {
     int missing = 0;

@@ -263,7 +263,7 @@ struct form {
     const char *name, *ending, *before, *between, *after, *escaped, *dash, *to;
 };
 
-#define CSV "csv" /* the form that is none of these */
+#define CSV "csv" /* not one of these forms */
 static const form FORMS[] = {{"text", ".txt", "", "  ", "\n", "", "-", ", "},
                              {"markdown", ".md", "| ", " | ", " |\n", "|", "-", ", "},
                              {"latex", ".tex", "", " & ", " \\\\\n", "&%$#_{}", "--", ", "}};

@@ -114,7 +114,7 @@ static bool is_figure(const json_t *method, const char *key)
     return is;
 }
 
-/* Of the figures that say the same in other words one is shown unless it is asked for. */
+/* One of the figures that say the same in other words is shown, unless another is asked for. */
 static bool is_shown(const studies *all, const char *key)
 {
     return strcmp(key, "ece_adaptive") != 0 && strcmp(key, "squared_calibration_error") != 0 &&

@@ -251,7 +251,7 @@ static void find_words(scored_words *words)
         add_word(words, begin, words->text.bytes - begin, characters);
 }
 
-/* Of the tokens of a document. */
+/* For the tokens of a document. */
 typedef struct scored_tokens {
     int64_t count;
     const float *logprob, *boundary; /* boundary NULL: not known */

@@ -118,7 +118,7 @@ static void add_prompt(group_sums *sums, const samples *s, int64_t prompt)
     bp_free(sorted);
 }
 
-/* Of probabilities. */
+/* For probabilities. */
 static json_t *mean_json(const bp_ratio *ratio)
 {
     bp_interval interval = bp_ratio_interval(ratio);

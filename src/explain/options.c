@@ -128,7 +128,7 @@ const bp_option bp_explain_options[] = {
      .max = 1e6,
      .unit = "words",
      .help =
-         "of surrogate and shapley: so many words that follow one another are removed together; "
+         "of surrogate and shapley: this many words that follow one another are removed together; "
          "0: each word, wherever it is",
      .at = BP_AT(bp_explain_keys, group)},
     {.key = "explain.samples",
@@ -144,7 +144,7 @@ const bp_option bp_explain_options[] = {
      .min = 0,
      .max = 1e6,
      .unit = "words",
-     .help = "of surrogate: so many words at most have a weight; 0: all",
+     .help = "of surrogate: at most this many words have a weight; 0: all",
      .at = BP_AT(bp_explain_keys, most_words)},
     {.key = "explain.shapley",
      .type = BP_OPTION_CHOICE,

@@ -82,7 +82,7 @@ typedef struct bp_part_result {
  *         err = ...;
  */
 bool bp_parts_next(bp_parts *parts, bp_part_result *part, bp_err *err);
-/** Errors: BP_ERR_FORMAT its result has not `want` bytes. */
+/** Errors: BP_ERR_FORMAT its result does not have `want` bytes. */
 bp_err bp_part_result_expect(const bp_part_result *part, size_t want);
 
 #endif

@@ -93,6 +93,7 @@ typedef struct bp_stack_sizes {
     int64_t unturned;          /* 1: no layer has rotary positions */
     int64_t relative_buckets;  /* rows of T5's table of distances between tokens; */
     int64_t relative_distance; /* distances from here on share the last one */
+    int64_t relative_layers;   /* 1: each layer has a table of its own, as umT5's */
     int64_t other_activation;  /* 1: bp_stack.other_activation */
     int64_t state_heads, state_head_width, state, groups, taps; /* of state-space layers */
     double attention_layers[BP_MODEL_REALS]; /* numbers, from 1 on, of the layers of a hybrid stack

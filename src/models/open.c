@@ -21,7 +21,7 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
     const char *why = NULL;
 
     if (err == BP_OK && vectors)
-        err = bp_task_give_vectors(shape, bp_task_pool_named(vectors), where);
+        err = bp_task_give_vectors(shape, state, bp_task_pool_named(vectors), where);
     if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task))
         why = shape->family->no_distribution(shape);
     if (why)

@@ -20,7 +20,7 @@ double bp_ratio_mean(const bp_ratio *ratio)
     return ratio->documents > 0 ? ratio->sum / ratio->weight : NAN;
 }
 
-/* Of the mean, between documents. */
+/* The variance of the mean, between documents. */
 static double variance_of(const bp_ratio *ratio)
 {
     double n = ratio->documents, mean = bp_ratio_mean(ratio);

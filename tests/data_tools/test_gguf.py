@@ -79,10 +79,10 @@ class Gguf(JobTest):
     def digests_of(self, folder):
         return {tensor["name"]: tensor["digest"] for tensor in read_json(folder, "manifest.json")["tensors"]}
 
-    def assert_same_tensors(self, kind, mine, plain, out):
+    def assert_same_tensors(self, kind, mine, plain, out, folder=None):
         """Bit by bit; norms that files keep with 1 added within what the sum rounds."""
         if kind.startswith("gemma"):
-            a, b = tensors_of(out), tensors_of(self.at(kind + "-folder-in"))
+            a, b = tensors_of(out), tensors_of(folder or self.at(kind + "-folder-in"))
             for name in [name for name in plain if name.endswith(".gain")]:
                 self.assertLess(numpy.abs(a[name] - b[name]).max(), 1.2e-7, name)
                 mine, plain = [{key: value for key, value in one.items() if key != name} for one in (mine, plain)]
@@ -215,6 +215,28 @@ class Gguf(JobTest):
         self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--form", "ggml"]), 64, "[command.bad_form]")
         self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--form", "gguf", "--type", "q4"]), 64,
                           "[command.bad_dtype]")
+
+    def test_heads_are_tied_or_not_as_the_model_is(self):
+        """And a file of gpt2 whose head is the table of tokens again is tied: older converters wrote such."""
+        for kind in self.KINDS:
+            for tied in ("yes" if "output.weight" in self.parts(kind)[1] else "no",) if kind != "bert" else ():  # the other one than in the other tests
+                with self.subTest(kind, tied=tied):
+                    model = self.at(f"{kind}-tied-{tied}")
+                    self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + model, "model.kind=" + kind.replace("qwen2", "llama"), "model.layers=2", "model.width=64", "model.heads=4",
+                               *SHORT, *[key for key in OWN_KEYS[kind] if "tied" not in key], "model.tied=" + tied])
+                    if kind == "gemma2" and tied == "no":  # llama.cpp's has no such tensor
+                        self.assert_error(run([program("bagpipe-data"), "export", model, "--out", self.at("never.gguf"), "--form", "gguf"]), 65, "[gguf.no_counterpart]", "lm_head.weight")
+                        continue
+                    path, _ = self.exported(model, f"{kind}-tied-{tied}.gguf", "--type", "f32")
+                    file = gguf_file.Reader(path)
+                    self.assertEqual("output.weight" in file.tensors, tied == "no")
+                    out, _ = self.imported(path)
+                    self.must(["bagpipe-data", "export", model, "--out", model + "-folder"])
+                    self.must(["bagpipe-data", "import", model + "-folder", "--out", model + "-folder-in"])
+                    self.assert_same_tensors(kind, self.digests_of(out), self.digests_of(model + "-folder-in"), out, model + "-folder-in")
+        keys, tensors = self.parts("gpt")
+        path, _ = self.made("twice.gguf", keys, {**tensors, "output.weight": tensors["token_embd.weight"]})
+        self.assert_same_tensors("gpt", self.digests_of(self.imported(path)[0]), self.digests_of(self.at("gpt-folder-in")), path)
 
     def test_an_encoder_keeps_how_its_vectors_are_made(self):
         """A file of BERT has no head: what is made of it is a base class, written and read again."""

@@ -68,6 +68,7 @@ static const struct {
      WRITES
      "+T5WithLMHeadModel EncoderModel ForTokenClassification=tags ForMultipleChoice! " NO_OTHER},
     {"mt5", "MT5", WRITES "EncoderModel ForTokenClassification=tags " NO_OTHER},
+    {"umt5", "UMT5", WRITES "EncoderModel ForTokenClassification=tags " NO_OTHER},
     {"marian", "Marian", "MTModel Model ForSequenceClassification! " NO_WRITING},
     {"mbart", "MBart", WRITES NO_WRITING},
     {"m2m_100", "M2M100", "ForConditionalGeneration Model ForSequenceClassification! " NO_WRITING},

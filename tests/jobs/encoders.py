@@ -25,7 +25,7 @@ def write_folder(folder, config, tensors):
         head[name] = {"dtype": "F32", "shape": list(numpy.shape(values)), "data_offsets": [len(data), len(data) + len(block)]}
         data += block
     text = json.dumps(head).encode()
-    os.makedirs(folder)
+    os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "model.safetensors"), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + data)
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:

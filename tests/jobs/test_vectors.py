@@ -145,10 +145,57 @@ class Vectors(FolderTest):
             before, after = (read_json(self.at(name + end), "manifest.json") for end in ("-in", "-back"))
             self.assertEqual(before["state"]["vectors"], after["state"]["vectors"])
             self.assertEqual(before["tensors"], after["tensors"])
-        for name, pooling, more, words in (("max", {"pooling_mode_max_tokens": True}, [], "max_tokens"), ("dense", mean, ["Dense"], "models.Dense"),
+        for name, pooling, more, words in (("max", {"pooling_mode_max_tokens": True}, [], "max_tokens"), ("twice", mean, ["Normalize", "Normalize2"], "models.Normalize2"),
                                            ("without", {**mean, "include_prompt": False}, [], "include_prompt")):
             self.assert_error(self.sentences(name, pooling, *more), 65, "[import.other_module]", words)
         self.assert_error(self.sentences("joined", {"pooling_mode": "mean"}, prompts={"query": "w1w"}), 65, "[import.prompt_joins]")
+
+    def dense(self, name, columns, activation, bias=True, norm=False, weights="model.safetensors", **keys):
+        """A folder with Dense after pooling, its values, and what import says."""
+        folder, draw = name + "/2_Dense", numpy.random.default_rng(columns)
+        tensors = {"linear.weight": draw.normal(0, 0.3, (columns, 24)), **({"linear.bias": draw.normal(0, 1, columns)} if bias else {})}
+        tensors = {key: value.astype(numpy.float32) for key, value in tensors.items()}
+        encoders.write_folder(self.at(folder), {"in_features": 24, "out_features": columns, "bias": bias, "activation_function": "torch.nn.modules." + activation, **keys}, tensors)
+        os.rename(self.at(folder + "/model.safetensors"), self.at(f"{folder}/{weights}"))
+        return tensors, self.sentences(name, {"pooling_mode": "mean"}, "Dense", *norm * ["Normalize"])
+
+    def test_a_map_after_pooling(self):
+        """As LaBSE, distiluse and sentence-t5 have it, and back; of tensor ranks in models/test_seq2seq_shapes.py."""
+        functions = {"activation.Tanh": numpy.tanh, "linear.Identity": lambda x: x, "activation.ReLU": lambda x: numpy.maximum(x, 0)}
+        for name, columns, activation, bias, norm in (("distiluse", 10, "activation.Tanh", True, False), ("labse", 24, "activation.Tanh", True, True),
+                                                      ("sentence-t5", 40, "linear.Identity", False, True), ("relu", 7, "activation.ReLU", True, False)):
+            with self.subTest(name):
+                tensors, result = self.dense(name, columns, activation, bias, norm)
+                self.assertEqual(result.status, 0, str(result))
+                self.assertIn(f"{columns} numbers of a map", str(result))
+                expected = functions[activation](self.expected("mean", False, 12) @ tensors["linear.weight"].T.astype(float) + tensors.get("linear.bias", 0))
+                expected = expected / numpy.linalg.norm(expected, axis=1, keepdims=True) if norm else expected
+                meshes = ((0, ()), (2, ("mesh.data=2",)), (2, ("mesh.pipeline=2",)))[:3 if name == "distiluse" else 1]
+                for k, (ranks, mesh) in enumerate(meshes):
+                    got, _ = self.vectors(f"{name}-run{k}", ranks, f"score.model={self.at(name + '-in')}", *mesh)
+                    numpy.testing.assert_allclose(got, expected, atol=3e-5)
+                for k in range(1, min(2, len(meshes))):
+                    with open(self.file(f"{name}-run0"), "rb") as one, open(self.file(f"{name}-run{k}"), "rb") as other:
+                        self.assertEqual(one.read(), other.read())
+                self.must(["bagpipe-data", "export", self.at(name + "-in"), "--out", self.at(name + "-out")])
+                back = encoders.read_tensors(self.at(name + "-out/2_Dense"))
+                self.assertEqual({key: value.tolist() for key, value in back.items()}, {key: value.tolist() for key, value in tensors.items()})
+                self.assertEqual(read_json(self.at(name + "-out/2_Dense"), "config.json"), read_json(self.at(name + "/2_Dense"), "config.json"))
+                self.must(["bagpipe-data", "import", self.at(name + "-out"), "--out", self.at(name + "-back")])
+                before, after = (read_json(self.at(name + end), "manifest.json") for end in ("-in", "-back"))
+                self.assertEqual((before["state"]["vectors"], before["tensors"]), (after["state"]["vectors"], after["tensors"]))
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("labse-in"), "--form", "gguf", "--out", self.at("labse.gguf")], 0), 65, "[gguf.no_counterpart]")
+        self.assertFalse(os.path.exists(self.at("labse.gguf")))
+
+    def test_a_map_that_is_refused(self):
+        for name, keys, status, *words in (("sigmoid", {"activation": "activation.Sigmoid"}, 65, "[import.other_module]", "Sigmoid"),
+                                           ("renamed", {"module_output_name": "other"}, 65, "[import.other_module]", "module_output_name"),
+                                           ("pickled", {"weights": "pytorch_model.bin"}, 66, "[huggingface.no_weights]", "2_Dense"),
+                                           ("short", {"out_features": 9}, 65, "[huggingface.wrong_shape]", "linear.weight"),
+                                           ("narrow", {"in_features": 23}, 65, "[huggingface.wrong_shape]"), ("none", {"out_features": 0}, 65, "[import.other_module]")):
+            with self.subTest(name):
+                self.assert_error(self.dense(name, 10, **{"activation": "activation.Tanh", **keys})[1], status, *words)
+                self.assertFalse(os.path.exists(self.at(name + "-in")))
 
     def test_what_is_refused(self):
         self.assert_error(self.result("scores", 0), 65, "[tensor.no_head]", "score.vectors=mean")

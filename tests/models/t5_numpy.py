@@ -1,4 +1,4 @@
-"""T5 in float64, written down from its formulas: versions 1.0 and 1.1, by the names of a folder of Hugging Face's."""
+"""T5 in float64, written down from its formulas: versions 1.0 and 1.1, and umT5, by the names of a folder of Hugging Face's."""
 import json
 import math
 import os
@@ -52,8 +52,9 @@ class T5:
         weights /= weights.sum(-1, keepdims=True)
         return numpy.einsum("hts,shd->thd", weights, v).reshape(len(x), -1) @ self.tensors[name + ".o.weight"].T
 
-    def bias(self, stack, size):
-        table = self.tensors[stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
+    def bias(self, stack, size, layer=0):
+        """Of a layer; but for umt5 the first layer's is that of all."""
+        table = self.tensors[f"{stack}.block.{layer if self.config['model_type'] == 'umt5' else 0}.layer.0.SelfAttention.relative_attention_bias.weight"]
         numbers = [[bucket(t - s, self.config["relative_attention_num_buckets"], self.config["relative_attention_max_distance"], stack == "encoder") for s in range(size)] for t in range(size)]
         return table[numbers].transpose(2, 0, 1)
 
@@ -66,9 +67,9 @@ class T5:
 
     def stack(self, name, ids, source=None, seen=None):
         """seen: inputs of the encoder that are no padding; None: all. A decoder sees its own padding, as Hugging Face gives it no mask."""
-        x, bias = self.tensors["shared.weight"][ids], self.bias(name, len(ids))
+        x = self.tensors["shared.weight"][ids]
         for k in range(self.config["num_layers" if source is None else "num_decoder_layers"]):
-            layer = f"{name}.block.{k}.layer."
+            layer, bias = f"{name}.block.{k}.layer.", self.bias(name, len(ids), k)
             y = self.norm(layer + "0.layer_norm", x)
             x = x + self.attend(layer + "0.SelfAttention", y, y, bias, source is not None, seen if source is None else None)
             if source is not None:

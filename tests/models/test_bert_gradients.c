@@ -5,6 +5,7 @@
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 #include "bp_test_perturb.h"
+#include "bp_test_slopes.h"
 
 #include "models/bert/bert.h"
 #include "models/list.h"
@@ -101,8 +102,9 @@ static void close_fixture(fixture *f)
 }
 
 /* In training: dropout's masks are those of the step. */
-static double loss_of(fixture *f)
+static double loss_of(void *context)
 {
+    fixture *f = context;
     bp_stage_step step = {.batch = &f->batch, .step = 1};
     double sums[BP_TERMS] = {0}, loss = 0;
 
@@ -114,57 +116,22 @@ static double loss_of(fixture *f)
     return loss;
 }
 
-/* The slope of the loss along a param's gradient, whose norm it should be. */
-static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm)
-{
-    int64_t n = bp_param_floats(param);
-    float *kept = bp_alloc("test", n, sizeof *kept);
-    double step = 2e-3, loss[2];
-
-    memcpy(kept, param->value, (size_t)n * sizeof *kept);
-    for (int side = 0; side < 2; side++) {
-        for (int64_t i = 0; i < n; i++)
-            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
-        loss[side] = loss_of(f);
-    }
-    memcpy(param->value, kept, (size_t)n * sizeof *kept);
-    bp_free(kept);
-    return (loss[1] - loss[0]) / (2 * step);
-}
-
 static void check_gradients(int64_t segments)
 {
     fixture f = {0};
-    float *gradients;
-    int checked = 0;
 
     open_fixture(&f, segments);
     assert_in_range(bp_batch_scored(&f.batch, BP_BERT_WORDS), B, B * T / 2);
     assert_int_equal(bp_batch_scored(&f.batch, BP_BERT_NEXT_SENTENCE), B - 1);
     assert_true(isfinite(loss_of(&f)));
-    gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
-    memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
-    for (int g = 0; g < f.network->group_count; g++)
-        for (int k = 0; k < f.network->groups[g].count; k++) {
-            bp_group *group = &f.network->groups[g];
-            bp_param *param = &group->params[k];
-            const float *gradient = gradients + group->place + param->place;
-            double norm = 0, slope;
-
-            for (int64_t i = 0; i < bp_param_floats(param); i++)
-                norm += (double)gradient[i] * (double)gradient[i];
-            norm = sqrt(norm);
-            if (strstr(param->name, ".k.bias") || norm < 1e-3) {
-                assert_true(norm < 1e-2); /* a constant in all of a query's scores */
-                continue;
-            }
-            slope = slope_of(&f, param, gradient, norm);
-            if (fabs(slope - norm) > 1e-2 * norm + 2e-3)
-                fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
-            checked++;
-        }
-    assert_in_range(checked, 48, 1000);
-    bp_free(gradients);
+    assert_in_range(bp_test_check_slopes(&(bp_test_slopes){.network = f.network,
+                                                           .stage = f.stage,
+                                                           .loss = loss_of,
+                                                           .context = &f,
+                                                           .is_constant = bp_test_is_key_bias,
+                                                           .relative = 1e-2,
+                                                           .absolute = 2e-3}),
+                    48, 1000);
     close_fixture(&f);
 }
 

@@ -1,5 +1,5 @@
 """Decoders of Hugging Face's folders in shapes that published models may have: the log-probabilities of numpy's float64, of the folder that is imported and
-of the one that is exported. decoders_numpy.py gives those of the references, where ../shared is."""
+of the one that is exported. decoders_numpy.py and older_numpy.py give those of the references, where ../shared is."""
 import json
 import os
 import struct
@@ -11,6 +11,8 @@ try:
     import decoders_numpy
     import h5py
     import numpy
+    import older_numpy
+    import slopes
 except ImportError:
     h5py = None
 
@@ -47,13 +49,77 @@ SHAPES = (
     ("olmoe", {"norm_topk_prob": True, "clip_qkv": 0.5, "num_key_value_heads": None}),
     ("olmoe", {"num_experts_per_tok": 1, "num_hidden_layers": 1}),
     ("qwen3_moe", {"num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [1], "norm_topk_prob": True, "head_dim": 10}),
+    ("qwen3", {"head_dim": 10, "num_key_value_heads": 1, "num_attention_heads": 3, "tie_word_embeddings": True, "rms_norm_eps": 1e-3, "rope_theta": None, "rope_parameters": dict(YARN, rope_theta=700.0)}),
+    ("gemma3_text", {"num_hidden_layers": 4, "sliding_window_pattern": 3, "rope_local_base_freq": 77.0, "sliding_window": 3, "num_key_value_heads": 4}),
+    ("gemma2", {"num_hidden_layers": 2, "head_dim": 16, "hidden_size": 23, "query_pre_attn_scalar": 3, "num_key_value_heads": 4}),
+    ("olmo2", {"tie_word_embeddings": True, "num_key_value_heads": 4, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}),
+    ("phi3", {"hidden_size": 32, "partial_rotary_factor": 0.75, "num_key_value_heads": 1, "tie_word_embeddings": True,
+              "rope_parameters": {"rope_type": "longrope", "rope_theta": 300.0, "partial_rotary_factor": 0.75, **{key: LONGROPE[key] for key in ("short_factor", "long_factor")}},
+              "original_max_position_embeddings": 40}),
+    ("llama", {"num_key_value_heads": 1, "rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 64}),
+    ("llama", {"attention_bias": False, "rope_scaling": {"rope_type": "longrope", "short_factor": [1.1, 1.3, 2.0], "long_factor": [2.0, 2.5, 6.0], "factor": 4.0,
+                                                         "original_max_position_embeddings": 20}}),
+    ("smollm3", {"no_rope_layer_interval": 2, "num_hidden_layers": 4, "num_key_value_heads": 1}),
+    ("granite", {"tie_word_embeddings": True, "attention_multiplier": 0.05, "rope_scaling": LLAMA3, "num_key_value_heads": 1}),
+    ("mixtral", {"num_experts_per_tok": 1, "num_local_experts": 7, "rope_theta": None}),
+    ("olmoe", {"num_experts": 6, "num_experts_per_tok": 3, "num_key_value_heads": 1, "norm_topk_prob": False, "tie_word_embeddings": True}),
+    ("qwen3_moe", {"num_hidden_layers": 3, "mlp_only_layers": [0, 2], "num_experts": 3, "num_experts_per_tok": 3, "norm_topk_prob": False, "num_key_value_heads": 1}),
+    ("opt", {"num_attention_heads": 3, "ffn_dim": 31}),
+    ("opt", {"do_layer_norm_before": False, "word_embed_proj_dim": 7, "num_hidden_layers": 3}),
+    ("opt", {"word_embed_proj_dim": 40, "num_hidden_layers": 1, "tie_word_embeddings": False}),
+    ("opt", {"do_layer_norm_before": False, "num_attention_heads": 1, "hidden_size": 15, "word_embed_proj_dim": 15}),
+    ("gptj", {"rotary_dim": 2, "n_head": 3, "n_inner": 37}),
+    ("gptj", {"rotary_dim": 6, "n_layer": 3, "layer_norm_epsilon": 1e-3}),
+    ("gptj", {"n_head": 1, "rotary_dim": 10, "n_inner": 20}),
+    ("bloom", {"n_head": 12, "n_layer": 3}),
+    ("bloom", {"n_head": 5, "hidden_size": 35, "layer_norm_epsilon": 1e-3}),
+    ("bloom", {"n_head": 1, "n_layer": 1, "hidden_size": 9, "tie_word_embeddings": False}),
+    ("bloom", {"n_head": 3, "hidden_size": 27}),
+    ("openai-gpt", {"n_head": 3, "n_layer": 1, "layer_norm_epsilon": 1e-3}),
+    ("openai-gpt", {"n_head": 5, "n_embd": 35, "n_layer": 3}),
+    ("gpt_neox", {"num_attention_heads": 3, "rotary_pct": 0.25, "use_parallel_residual": False, "rotary_emb_base": 100}),
+    ("gpt_neox", {"num_attention_heads": 2, "rotary_pct": 1.0, "intermediate_size": 17, "tie_word_embeddings": True}),
+    ("gpt2", {"n_head": 5, "n_embd": 35, "n_inner": 31}),
+    ("gpt2", {"n_head": 1, "n_layer": 1, "n_embd": 7, "layer_norm_epsilon": 1e-3}),
+    ("mamba2", {"num_heads": 12, "head_dim": 4, "n_groups": 3, "state_size": 5, "conv_kernel": 2}),
+    ("mamba2", {"num_heads": 3, "head_dim": 16, "n_groups": 3, "state_size": 7, "conv_kernel": 3, "tie_word_embeddings": True, "chunk_size": 3}),
+    ("mamba2", {"num_heads": 5, "head_dim": 4, "hidden_size": 10, "n_groups": 1, "state_size": 1, "conv_kernel": 4, "num_hidden_layers": 1, "chunk_size": 16}),
+    ("mamba2", {"num_heads": 9, "head_dim": 9, "hidden_size": 27, "expand": 3, "n_groups": 1, "state_size": 16, "layer_norm_epsilon": 1e-3}),
 )
+N = {"n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 61}
+OLDER = {
+    "opt": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 36, "max_position_embeddings": 64, "vocab_size": 61, "word_embed_proj_dim": 24,
+            "do_layer_norm_before": True, "activation_function": "relu"},
+    "bloom": {"hidden_size": 24, "n_layer": 2, "n_head": 4, "vocab_size": 61},
+    "gpt_neox": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36, "max_position_embeddings": 64, "vocab_size": 61, "rotary_pct": 0.5,
+                 "rotary_emb_base": 300, "hidden_act": "gelu"},
+    "gptj": {**N, "rotary_dim": 4}, "openai-gpt": N, "gpt2": N,
+    "mamba2": {"hidden_size": 24, "num_hidden_layers": 2, "expand": 2, "conv_kernel": 4, "chunk_size": 8, "use_bias": False, "use_conv_bias": True, "rms_norm": True, "vocab_size": 61},
+}
+
+
+ONE, TENSOR, STAGES = (0, ()), (2, ("mesh.tensor=2",)), (2, ("mesh.pipeline=2",))
+TRAINED = (
+    ("qwen3", *TENSOR, {"head_dim": 14, "num_key_value_heads": 1, "tie_word_embeddings": True}),
+    ("gemma2", *STAGES, {"hidden_size": 23, "head_dim": 16, "query_pre_attn_scalar": 3, "attn_logit_softcapping": 3.0, "sliding_window": 3}),
+    ("phi3", *ONE, {"hidden_size": 32, "partial_rotary_factor": 0.75, "num_key_value_heads": 1, "rope_scaling": LONGROPE, "original_max_position_embeddings": 40}),
+    ("mixtral", *TENSOR, {"num_experts_per_tok": 1, "num_local_experts": 7, "router_aux_loss_coef": 0.0}),
+    ("olmoe", *ONE, {"num_experts": 6, "num_experts_per_tok": 3, "num_key_value_heads": 1, "clip_qkv": 0.5, "router_aux_loss_coef": 0.0}),
+    ("bloom", *ONE, {"n_head": 5, "hidden_size": 35}),
+    ("opt", *STAGES, {"do_layer_norm_before": False, "word_embed_proj_dim": 7}),
+    ("gptj", *ONE, {"rotary_dim": 6, "n_head": 3, "n_inner": 37}),
+    ("mamba2", *ONE, {"num_heads": 9, "head_dim": 9, "hidden_size": 27, "expand": 3, "n_groups": 3, "state_size": 5, "conv_kernel": 2, "chunk_size": 3}),
+)
+
+
+def oracle_of(kind):
+    return older_numpy if kind in OLDER else decoders_numpy
 
 
 def weights(config):
     draw, out = numpy.random.default_rng(1), {}
-    for name, shape in decoders_numpy.names_and_shapes(config):
-        gain = len(shape) == 1 and not name.endswith("bias")
+    for name, shape in oracle_of(config["model_type"]).names_and_shapes(config):
+        gain = len(shape) == 1 and not name.endswith(("bias", "A_log"))
         mean, by = (1 - (config["model_type"] in decoders_numpy.GEMMA), 0.2) if gain else (0, 1 if "embed" in name else 0.4)
         out[name] = draw.normal(mean, by, shape).astype(numpy.float32)
     return out
@@ -86,8 +152,8 @@ class Shapes(FolderTest):
             raise bagpipe_test.unittest.SkipTest("there is no h5py")
         super().setUpClass()
 
-    def scored(self, name, config):
-        """Tokens, and the log-probability of each but the first."""
+    def corpus(self, name, config):
+        """The tokens of NAME.h5."""
         tokens = numpy.random.default_rng(2).integers(0, config["vocab_size"] - 1, self.T + 1)
         tokens[-1] = config["vocab_size"] - 1
         with h5py.File(self.at(name + ".h5"), "w") as file:
@@ -96,39 +162,65 @@ class Shapes(FolderTest):
             file.attrs["vocab_size"] = config["vocab_size"]
             file.attrs["eod_id"] = config["vocab_size"] - 1
         self.convert(name + ".h5")
+        return tokens
+
+    def scored(self, name, config):
+        """Tokens, and the log-probability of each but the first."""
+        tokens = self.corpus(name, config)
         self.must(["bagpipe", "score", f"run.dir={self.at(name + '.run')}", f"score.corpus={self.at(name + '.h5')}", f"score.model={self.at(name + '.model')}", "score.prefix=none",
                    "score.tokens=yes", "score.end=yes", "math.precision=f32", "math.threads=1"])
         with h5py.File(os.path.join(self.at(name + ".run"), "score", "tokens.h5")) as file:
             return tokens, file["logprob"][1:self.T + 1]
 
+    def imported(self, name, kind, keys):
+        """The configuration and tensors of a folder that is imported as NAME.model."""
+        config = {"model_type": kind, **OLDER.get(kind, {**COMMON, **OF.get(kind, {})}), **keys}
+        tensors = weights(config)
+        os.makedirs(self.at(name))
+        write_tensors(os.path.join(self.at(name), "model.safetensors"), tensors)
+        self.write(f"{name}/config.json", json.dumps({key: value for key, value in config.items() if value is not None or key in ("sliding_window", "num_key_value_heads")
+                                                      or key.endswith("softcapping")}))
+        self.must(["bagpipe-data", "import", self.at(name), "--out", self.at(name + ".model"), "--no-tokenizer"])
+        return config, tensors
+
+    def test_gradients_are_slopes_of_the_loss(self):
+        """Of each tensor along one direction: a step of plain descent against numpy's float64, on one rank, two tensor ranks or two stages."""
+        for kind, ranks, mesh, keys in TRAINED:
+            with self.subTest(kind, **keys):
+                name, oracle = "trained-" + kind, oracle_of(kind)
+                config, tensors = self.imported(name, kind, keys)
+                tokens = self.corpus(name, config)
+                self.must(["bagpipe", "pretrain", f"run.dir={self.at(name + '.run')}", f"corpus.train={self.at(name + '.h5')}", f"model.init={self.at(name + '.model')}", f"model.context={self.T}",
+                           "model.dropout=0", *slopes.DESCENT, "train.batch=1", *mesh], ranks)
+                self.must(["bagpipe-data", "export", self.at(name + ".run"), "--out", self.at(name + ".out")])
+                after, w = read_tensors(os.path.join(self.at(name + ".out"), "model.safetensors")), {one: value.astype(float) for one, value in tensors.items()}
+                slopes.check(lambda: -oracle.logprobs(config, w, tokens).mean(), w, {one: w[one] - after[one] for one in w})
+
     def test_probabilities_are_numpys(self):
         for k, (kind, keys) in enumerate(SHAPES):
             with self.subTest(kind, **keys):
-                config = {"model_type": kind, **COMMON, **OF.get(kind, {}), **keys}
-                name, tensors = f"{kind}-{k}", weights(config)
-                os.makedirs(self.at(name))
-                write_tensors(os.path.join(self.at(name), "model.safetensors"), tensors)
-                self.write(f"{name}/config.json", json.dumps({key: value for key, value in config.items() if value is not None or key in ("sliding_window", "num_key_value_heads")
-                                                              or key.endswith("softcapping")}))
-                self.must(["bagpipe-data", "import", self.at(name), "--out", self.at(name + ".model"), "--no-tokenizer"])
+                name, oracle = f"{kind}-{k}", oracle_of(kind)
+                config, tensors = self.imported(name, kind, keys)
                 tokens, mine = self.scored(name, config)
-                expected = decoders_numpy.logprobs(config, tensors, tokens)
+                expected = oracle.logprobs(config, tensors, tokens)
                 self.assertLess(numpy.abs(mine - expected).max(), 5e-5)
                 self.must(["bagpipe-data", "export", self.at(name + ".model"), "--out", self.at(name + ".out")])
                 written = read_tensors(os.path.join(self.at(name + ".out"), "model.safetensors"))
-                again = decoders_numpy.logprobs(read_json(self.at(name + ".out"), "config.json"), written, tokens)
+                again = oracle.logprobs(read_json(self.at(name + ".out"), "config.json"), written, tokens)
                 self.assertLess(numpy.abs(again - expected).max(), 1e-12)
 
     def test_the_oracle_gives_what_the_references_have(self):
-        families = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "olmo2", "smollm3", "granite", "phi3", "mixtral", "olmoe", "qwen3_moe", "llama-llama3", "llama-yarn", "llama-dynamic")
+        families = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "olmo2", "smollm3", "granite", "phi3", "mixtral", "olmoe", "qwen3_moe", "llama-llama3", "llama-yarn", "llama-dynamic",
+                    "opt", "opt-350m", "gptj", "bloom", "openai-gpt", "gpt_neox", "gpt2-lmhead", "mamba2")
         if bagpipe_test.shared("reference") is None:
             raise bagpipe_test.unittest.SkipTest("there is no ../shared")
         for family in families:
             with self.subTest(family):
                 folder = bagpipe_test.shared(f"reference/{family}-tiny")
+                config = read_json(folder, "config.json")
                 tensors, expected = (read_tensors(os.path.join(folder, f"{name}.safetensors")) for name in ("model", "expected"))
                 for row, logprob in zip(read_json(folder, "tokens.json")["tokens"], expected["logprob"], strict=True):
-                    self.assertLess(numpy.abs(decoders_numpy.logprobs(read_json(folder, "config.json"), tensors, row) - logprob).max(), 1e-6)
+                    self.assertLess(numpy.abs(oracle_of(config["model_type"]).logprobs(config, tensors, row) - logprob).max(), 1e-6)
 
 
 if __name__ == "__main__":

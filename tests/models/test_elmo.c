@@ -4,6 +4,7 @@
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 #include "bp_test_perturb.h"
+#include "bp_test_slopes.h"
 
 #include "math/math.h"
 #include "models/elmo/elmo.h"
@@ -135,8 +136,9 @@ static void train(fixture *f, double sums[BP_TERMS])
     bp_stage_accumulate(f->stage, &step, sums, 1);
 }
 
-static double loss_of(fixture *f)
+static double loss_of(void *context)
 {
+    fixture *f = context;
     double sums[BP_TERMS] = {0};
 
     if (f->samples > 0)
@@ -146,35 +148,10 @@ static double loss_of(fixture *f)
     return (double)WEIGHT[0] * sums[0] + (double)WEIGHT[1] * sums[1];
 }
 
-/* The slope of the loss along a param's gradient, whose norm it should be. */
-static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm, double step)
-{
-    int64_t n = bp_param_floats(param);
-    float *kept = bp_alloc("test", n, sizeof *kept);
-    double loss[2];
-
-    memcpy(kept, param->value, (size_t)n * sizeof *kept);
-    for (int side = 0; side < 2; side++) {
-        for (int64_t i = 0; i < n; i++)
-            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
-        loss[side] = loss_of(f);
-    }
-    memcpy(param->value, kept, (size_t)n * sizeof *kept);
-    bp_free(kept);
-    return (loss[1] - loss[0]) / (2 * step);
-}
-
-static bool is_near(double slope, double norm)
-{
-    return fabs(slope - norm) <= 1e-2 * norm + 2e-4;
-}
-
 static void check_slopes(bp_model_shape shape, int params, int64_t samples)
 {
     fixture f = {.samples = samples};
     double trained[BP_TERMS] = {0}, all[BP_TERMS];
-    float *gradients;
-    int checked = 0;
 
     open_fixture(&f, shape);
     losses_of(&f, all);
@@ -182,30 +159,13 @@ static void check_slopes(bp_model_shape shape, int params, int64_t samples)
     for (int d = 0; d < 2; d++) /* sampled outcomes have another loss, about as large */
         assert_true(samples > 0 ? trained[d] != all[d] && fabs(trained[d] / all[d] - 1) < 0.5
                                 : fabs(trained[d] / all[d] - 1) < 1e-5);
-    gradients = bp_alloc("test", f.network->trained_floats, sizeof *gradients);
-    memcpy(gradients, f.stage->gradient, (size_t)f.network->trained_floats * sizeof *gradients);
-    for (int g = 0; g < f.network->group_count; g++) {
-        bp_group *group = &f.network->groups[g];
-
-        for (int k = 0; k < group->count && !group->frozen; k++, checked++) {
-            bp_param *param = &group->params[k];
-            const float *gradient = gradients + group->place + param->place;
-            double norm = 0, slope;
-
-            for (int64_t i = 0; i < bp_param_floats(param); i++)
-                norm += (double)gradient[i] * (double)gradient[i];
-            norm = sqrt(norm);
-            if (norm < 1e-3)
-                fail_msg("%s: its gradient is %g", param->name, norm);
-            slope = slope_of(&f, param, gradient, norm, 1e-3);
-            if (!is_near(slope, norm)) /* across a bend of a ReLU */
-                slope = slope_of(&f, param, gradient, norm, 1e-4);
-            if (!is_near(slope, norm))
-                fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
-        }
-    }
-    assert_int_equal(checked, params);
-    bp_free(gradients);
+    assert_int_equal(bp_test_check_slopes(&(bp_test_slopes){.network = f.network,
+                                                            .stage = f.stage,
+                                                            .loss = loss_of,
+                                                            .context = &f,
+                                                            .relative = 1e-2,
+                                                            .absolute = 2e-4}),
+                     params);
     close_fixture(&f);
 }
 

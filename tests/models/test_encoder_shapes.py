@@ -56,11 +56,16 @@ SHAPES = (
     ("DebertaV2", SEQUENCE, {"position_buckets": -1, "norm_rel_ebd": "none", "conv_kernel_size": 3, "conv_act": "gelu", "conv_groups": 2, "attention_head_size": 6}),
     ("DebertaV2", SPANS, {"embedding_size": 10, "conv_kernel_size": 5, "num_hidden_layers": 1, "share_att_key": False}),
     ("DebertaV2", TOKEN, {"embedding_size": 31, "hidden_size": 21, "num_attention_heads": 3, "intermediate_size": 6}),
+    ("DebertaV2", WORDS_HEAD, {"position_buckets": None, "max_relative_positions": None, "share_att_key": None, "position_biased_input": True, "norm_rel_ebd": None, "num_attention_heads": 3}),
+    ("DebertaV2", SEQUENCE, {"share_att_key": None, "pos_att_type": "p2c|c2p", "position_buckets": 6, "max_relative_positions": 10, "hidden_size": 20, "num_attention_heads": 5}),
     ("MPNet", WORDS_HEAD, {"num_hidden_layers": 1, "num_attention_heads": 3, "tie_word_embeddings": False}),
     ("MPNet", SEQUENCE, {"hidden_size": 21, "num_attention_heads": 1, "intermediate_size": 5, "id2label": {"0": "LABEL_0"}}),
     ("ModernBert", WORDS_HEAD, {"num_hidden_layers": 1, "num_attention_heads": 3, "local_attention": 4}),
     ("ModernBert", WORDS_HEAD, {"num_hidden_layers": 5, "global_attn_every_n_layers": 2, "local_attention": 7, "tie_word_embeddings": False, "num_attention_heads": 2, "intermediate_size": 33}),
     ("ModernBert", SEQUENCE, {"classifier_pooling": "mean", "local_attention": 100, "global_attn_every_n_layers": 1}),
+    ("ModernBert", WORDS_HEAD, {"global_attn_every_n_layers": 1, "num_hidden_layers": 3, "global_rope_theta": 77.0, "num_attention_heads": 6}),
+    ("ModernBert", TOKEN, {"global_attn_every_n_layers": 4, "local_attention": 2, "local_rope_theta": 5.0, "hidden_size": 20, "num_attention_heads": 5}),
+    ("Electra", TOKEN, {"embedding_size": 35, "hidden_size": 30, "num_attention_heads": 5, "type_vocab_size": 1}),
     ("ModernBert", SEQUENCE, {"num_attention_heads": 6, "id2label": {"0": "LABEL_0"}}),
 )
 
@@ -71,7 +76,7 @@ def config_of(name, head, keys):
     if head == SEQUENCE or head == TOKEN:
         names = CLASSES if head == SEQUENCE else ["O", "B-A", "I-A", "B-B"]
         out.update(id2label={str(k): one for k, one in enumerate(names)}, label2id={one: k for k, one in enumerate(names)})
-    return {**out, **keys, **({"label2id": {"LABEL_0": 0}} if "id2label" in keys else {})}
+    return {key: value for key, value in {**out, **keys, **({"label2id": {"LABEL_0": 0}} if "id2label" in keys else {})}.items() if value is not None}
 
 
 def weights(config):

@@ -81,6 +81,8 @@ static bp_model_shape random_shape(int tensor_ranks, int stages)
         shape.stack.embedding = shape.width + 8 * draw(-1, 1);
         shape.stack.embedding += shape.stack.embedding == 0 ? 8 : 0;
     }
+    if (shape.family == &bp_t5_encoder_family)
+        shape.stack.relative_layers = draw(0, 1);
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
         bp_bert_sizes_in(&shape)->boundary = draw(0, 1);
     if (bp_stack_is_hybrid(shape.family->stack))

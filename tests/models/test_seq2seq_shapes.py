@@ -13,6 +13,7 @@ try:
     import h5py
     import numpy
     import seq2seq_numpy
+    import slopes
     from t5_numpy import T5
 except ImportError:
     h5py = None
@@ -26,11 +27,11 @@ T5S = {"d_model": 24, "d_ff": 36, "d_kv": 6, "num_heads": 4, "num_layers": 2, "n
        "feed_forward_proj": "gated-gelu", "layer_norm_epsilon": 1e-6, "vocab_size": WORDS + 4, "is_encoder_decoder": True, "pad_token_id": PAD, "eos_token_id": END,
        "decoder_start_token_id": PAD, "tie_word_embeddings": False}
 OF = {"Bart": ("bart", BART), "MBart": ("mbart", dict(BART, scale_embedding=True)), "MarianMTModel": ("marian", dict(BART, **MARIAN)),
-      "M2M100": ("m2m_100", dict(BART, activation_function="relu", scale_embedding=True)), "T5": ("t5", T5S), "MT5": ("mt5", T5S)}
+      "M2M100": ("m2m_100", dict(BART, activation_function="relu", scale_embedding=True)), "T5": ("t5", T5S), "MT5": ("mt5", T5S), "UMT5": ("umt5", T5S)}
 LABELS = {"0": "no", "1": "perhaps", "2": "yes"}
 WRITES, CLASSIFIES, ANSWERS = "ForConditionalGeneration", "ForSequenceClassification", "ForQuestionAnswering"
 ENCODES, TAGS = "EncoderModel", "ForTokenClassification"
-MESHES = ((0, ()), (2, ("mesh.data=2",)), (2, ("mesh.tensor=2",)), (2, ("mesh.pipeline=2",)))
+ONE, DATA, TENSOR, STAGES = MESHES = ((0, ()), (2, ("mesh.data=2",)), (2, ("mesh.tensor=2",)), (2, ("mesh.pipeline=2",)))
 SHAPES = (
     ("Bart", WRITES, {"encoder_layers": 1, "decoder_layers": 3, "encoder_attention_heads": 3, "encoder_ffn_dim": 7}),
     ("Bart", CLASSIFIES, {"id2label": LABELS, "d_model": 20, "encoder_attention_heads": 5, "decoder_layers": 1}),
@@ -53,6 +54,22 @@ SHAPES = (
     ("MT5", ENCODES, {"num_heads": 2, "d_kv": 16, "num_layers": 2, "tie_word_embeddings": True}),
     ("T5", TAGS, {"id2label": LABELS}),
     ("MT5", TAGS, {"id2label": LABELS, "num_layers": 1, "num_heads": 3}),
+    ("UMT5", WRITES, {"num_layers": 3, "scalable_attention": True}),
+    ("UMT5", WRITES, {"num_heads": 3, "d_kv": 10, "num_decoder_layers": 3, "feed_forward_proj": "relu", "tie_word_embeddings": True}),
+    ("UMT5", CLASSIFIES, {"id2label": LABELS, "num_heads": 3, "d_kv": 5}),
+    ("UMT5", ENCODES, {"num_layers": 3}),
+    ("UMT5", TAGS, {"id2label": LABELS}),
+    ("M2M100", WRITES, {"d_model": 26, "encoder_attention_heads": 1, "encoder_ffn_dim": 9, "max_position_embeddings": 30}),
+    ("M2M100", WRITES, {"d_model": 30, "encoder_attention_heads": 15, "encoder_layers": 3, "decoder_layers": 1, "activation_function": "gelu"}),
+    ("MBart", WRITES, {"d_model": 33, "encoder_attention_heads": 11, "activation_function": "gelu_new", "encoder_layers": 1}),
+    ("MarianMTModel", "", {"d_model": 22, "encoder_attention_heads": 11, "encoder_ffn_dim": 3, "activation_function": "gelu"}),
+)
+TRAINED = (
+    ("UMT5", ONE, {"num_layers": 3, "num_decoder_layers": 1}),
+    ("UMT5", TENSOR, {"d_kv": 10, "feed_forward_proj": "relu", "tie_word_embeddings": True}),
+    ("UMT5", STAGES, {"num_layers": 3, "num_heads": 3}),
+    ("M2M100", TENSOR, {"d_model": 26, "encoder_attention_heads": 2, "encoder_ffn_dim": 10}),
+    ("MBart", STAGES, {"d_model": 33, "encoder_attention_heads": 11, "encoder_layers": 1}),
 )
 
 
@@ -78,7 +95,7 @@ def t5_names(config):
             for n, part in enumerate(parts):
                 yield from ((f"{at}{n}.{part}.{name}.weight", (keys, C)) for name in "qkv")
                 yield from ((f"{at}{n}.{part}.o.weight", (C, keys)), (f"{at}{n}.layer_norm.weight", (C,)))
-            if k == 0:
+            if k == 0 or config["model_type"] == "umt5":
                 yield at + "0.SelfAttention.relative_attention_bias.weight", (config["relative_attention_num_buckets"], config["num_heads"])
             last = f"{at}{len(parts)}."
             yield from ((f"{last}DenseReluDense.{name}.weight", (inner, C)) for name in (["wi"] if config["feed_forward_proj"] == "relu" else ["wi_0", "wi_1"]))
@@ -227,8 +244,21 @@ class Shapes(FolderTest):
         for tensor, values in tensors.items():
             numpy.testing.assert_array_equal(back[tensor], values, tensor)
         for key, value in config.items():
-            if value is not None and key not in ("label2id", "tie_word_embeddings"):
+            if value is not None and key not in ("label2id", "tie_word_embeddings", "scalable_attention"):
                 self.assertEqual(written.get(key), value, key)
+
+    def test_gradients_are_slopes_of_the_loss(self):
+        for k, (name, (ranks, mesh), keys) in enumerate(TRAINED):
+            with self.subTest(name, **keys):
+                config = config_of(name, WRITES, keys)
+                tensors, run = weights(config), f"trained-{k}"
+                encoders.write_folder(self.at(run + "-folder"), config, tensors)
+                self.must(["bagpipe-data", "import", self.at(run + "-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at(run)])
+                self.must(["bagpipe", "pretrain", f"run.dir={self.at(run + '.run')}", f"corpus.train={self.at('pairs-plain.h5')}", f"model.init={self.at(run)}", "model.dropout=0",
+                           f"train.batch={len(self.pairs)}", "train.label_smoothing=0", *slopes.DESCENT, *mesh], ranks)
+                self.must(["bagpipe-data", "export", self.at(run + ".run"), "--out", self.at(run + "-out")])
+                after, w = encoders.read_tensors(self.at(run + "-out")), {one: value.astype(float) for one, value in tensors.items()}
+                slopes.check(lambda: -numpy.mean(self.logprobs(config, w)), w, {one: w[one] - after[one] for one in w if one != "final_logits_bias"})
 
     def test_shapes(self):
         for k, (name, head, keys) in enumerate(SHAPES):
@@ -237,14 +267,15 @@ class Shapes(FolderTest):
                 self.check(f"shape-{k}", config, weights(config))
 
     def test_an_encoder_of_a_whole_model_or_of_sentence_transformers(self):
-        """A file with a decoder too, whose tensors are left out; one without a class; one that names the table otherwise, with modules.json, of which a Dense layer is refused."""
+        """A file with a decoder too, whose tensors are left out; one without a class; one that names the table otherwise, with modules.json, where a Dense layer after Normalize is refused."""
         config, whole = config_of("T5", ENCODES, {}), config_of("T5", WRITES, {})
         tensors = weights(whole)
         encoder = {name: values for name, values in tensors.items() if name == "shared.weight" or name.startswith("encoder.")}
         expected = numpy.array([self.states(config, tensors, a).mean(0) for a, _ in self.pairs])
         nameless = {key: value for key, value in whole.items() if key != "architectures"}
         sentences = {name.replace("shared", "encoder.embed_tokens"): values for name, values in encoder.items()}
-        modules = [{"idx": k, "name": str(k), "path": path, "type": "sentence_transformers.models." + name} for k, (name, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))]
+        modules = [{"idx": k, "name": str(k), "path": path, "type": "sentence_transformers.models." + name} for k, (name, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"), ("Normalize", "3_Normalize")))]
+        table = numpy.random.default_rng(8).normal(0, 0.3, (16, config["d_model"])).astype(numpy.float32)
         for name, keys, values in (("whole", {**whole, "architectures": ["T5EncoderModel"]}, tensors), ("nameless", nameless, encoder), ("sentences", config, sentences)):
             with self.subTest(name):
                 encoders.write_folder(self.at(name + "-folder"), keys, values)
@@ -252,18 +283,23 @@ class Shapes(FolderTest):
                     os.mkdir(self.at("sentences-folder/1_Pooling"))
                     self.write("sentences-folder/1_Pooling/config.json", json.dumps({"pooling_mode_mean_tokens": True}))
                     self.write("sentences-folder/modules.json", json.dumps(modules))
+                    encoders.write_folder(self.at("sentences-folder/2_Dense"), {"in_features": config["d_model"], "out_features": 16, "bias": False,
+                                                                                "activation_function": "torch.nn.modules.linear.Identity"}, {"linear.weight": table})
+                    expected = expected @ table.T.astype(float)
                     expected /= numpy.linalg.norm(expected, axis=1, keepdims=True)
                 said = str(self.must(["bagpipe-data", "import", self.at(name + "-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at(name)]))
                 self.assertIn(f"{len(tensors) - len(encoder) if name == 'whole' else 0} unknown tensors", said)
                 keys = ["score.vectors=mean"] if name != "sentences" else []
-                with h5py.File(os.path.join(self.scored(name, config, "texts", *keys), "vectors.h5")) as file:
-                    numpy.testing.assert_allclose(file["vector"][:], expected, atol=3e-5)
+                for ranks, mesh in MESHES[:4 if name == "sentences" else 1]:
+                    with h5py.File(os.path.join(self.scored(name, config, "texts", *keys, *mesh, ranks=ranks), "vectors.h5")) as file:
+                        numpy.testing.assert_allclose(file["vector"][:], expected, atol=3e-5)
+                    shutil.rmtree(self.at(name + ".run"))
                 self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(name + "-out")])
                 back = encoders.read_tensors(self.at(name + "-out"))
                 self.assertEqual((set(back), read_json(self.at(name + "-out"), "config.json")["architectures"]), (set(encoder), ["T5EncoderModel"]))
                 for tensor, value in encoder.items():
                     numpy.testing.assert_array_equal(back[tensor], value, tensor)
-        self.write("sentences-folder/modules.json", json.dumps([*modules, {**modules[2], "type": "sentence_transformers.models.Dense"}]))
+        self.write("sentences-folder/modules.json", json.dumps([*modules, modules[2]]))
         self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "import", self.at("sentences-folder"), "--tokenizer", self.at("plain.json"), "--out", self.at("dense")]), 65,
                           "[import.other_module]", "models.Dense")
         self.assertFalse(os.path.exists(self.at("dense")))

@@ -3,6 +3,8 @@
  * So is that of stacks whose closing norms have biases, and of stacks with experts. */
 #include "plain_stack.h"
 
+#include "bp_test_slopes.h"
+
 static void check_loss(const bp_model_shape *shape, bp_precision precision, double share)
 {
     fixture f = {0};
@@ -42,51 +44,24 @@ static void loss_of_experts_is_that_of_plain_loops(void **state)
 
 /* ---- slopes ---- */
 
-static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm)
+static double loss_at(void *context)
 {
-    int64_t n = bp_param_floats(param);
-    float *kept = bp_alloc("test", n, sizeof *kept);
-    double step = norm > 50 ? 1e-4 : norm > 10 ? 5e-4 : 2e-3, loss[2]; /* steep is curved, too */
-
-    memcpy(kept, param->value, (size_t)n * sizeof *kept);
-    for (int side = 0; side < 2; side++) {
-        for (int64_t i = 0; i < n; i++)
-            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
-        loss[side] = loss_of(f);
-    }
-    memcpy(param->value, kept, (size_t)n * sizeof *kept);
-    bp_free(kept);
-    return (loss[1] - loss[0]) / (2 * step);
+    return loss_of(context);
 }
 
-static void check_slopes(const bp_model_shape *shape, int tensor_ranks)
+static void check_slopes(const bp_model_shape *shape, int tensors)
 {
     fixture f = {0};
-    float *gradients;
-    int checked = 0;
 
     open_fixture(&f, shape, BP_F32, 0.2F);
     assert_true(isfinite(loss_of(&f)));
-    gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
-    memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
-    for (int g = 0; g < f.network->group_count; g++)
-        for (int k = 0; !f.network->groups[g].frozen && k < f.network->groups[g].count;
-             k++, checked++) {
-            bp_group *group = &f.network->groups[g];
-            bp_param *param = &group->params[k];
-            const float *gradient = gradients + group->place + param->place;
-            double norm = 0, slope;
-
-            for (int64_t i = 0; i < bp_param_floats(param); i++)
-                norm += (double)gradient[i] * (double)gradient[i];
-            norm = sqrt(norm);
-            assert_true(norm > 1e-3);
-            slope = slope_of(&f, param, gradient, norm);
-            if (!(fabs(slope - norm) < 5e-3 * norm + 1e-3))
-                fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
-        }
-    assert_int_equal(checked, tensor_ranks);
-    bp_free(gradients);
+    assert_int_equal(bp_test_check_slopes(&(bp_test_slopes){.network = f.network,
+                                                            .stage = f.stage,
+                                                            .loss = loss_at,
+                                                            .context = &f,
+                                                            .relative = 5e-3,
+                                                            .absolute = 1e-3}),
+                     tensors);
     close_fixture(&f);
 }
 

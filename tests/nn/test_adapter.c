@@ -4,6 +4,7 @@
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 #include "bp_test_perturb.h"
+#include "bp_test_slopes.h"
 
 #include "models/family.h"
 #include "train/engine/stage.h"
@@ -97,8 +98,9 @@ static void close_fixture(fixture *f)
     bp_free(f->bytes);
 }
 
-static double loss_of(fixture *f)
+static double loss_of(void *context)
 {
+    fixture *f = context;
     bp_stage_step step = {.batch = &f->batch, .step = 1, .loss_weight = {WEIGHT}};
     double sums[BP_TERMS] = {0};
 
@@ -107,64 +109,23 @@ static double loss_of(fixture *f)
     return (double)WEIGHT * sums[0];
 }
 
-/* The slope of the loss along a param's gradient, whose norm it should be. */
-static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm)
-{
-    int64_t n = bp_param_floats(param);
-    float *kept = bp_alloc("test", n, sizeof *kept);
-    double step = 2e-3, loss[2];
-
-    memcpy(kept, param->value, (size_t)n * sizeof *kept);
-    for (int side = 0; side < 2; side++) {
-        for (int64_t i = 0; i < n; i++)
-            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
-        loss[side] = loss_of(f);
-    }
-    memcpy(param->value, kept, (size_t)n * sizeof *kept);
-    bp_free(kept);
-    return (loss[1] - loss[0]) / (2 * step);
-}
-
-static int check_group(fixture *f, bp_group *group, const float *gradients)
-{
-    int checked = 0;
-
-    for (int k = 0; k < group->count; k++) {
-        bp_param *param = &group->params[k];
-        const float *gradient = gradients + group->place + param->place;
-        double norm = 0, slope;
-
-        if (group->frozen) {
-            assert_null(param->gradient);
-            continue;
-        }
-        for (int64_t i = 0; i < bp_param_floats(param); i++)
-            norm += (double)gradient[i] * (double)gradient[i];
-        norm = sqrt(norm);
-        assert_true(norm > 1e-4);
-        slope = slope_of(f, param, gradient, norm);
-        if (fabs(slope - norm) > 1e-2 * norm + 1e-3)
-            fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
-        checked++;
-    }
-    return checked;
-}
-
 static void check_gradients(const char *kind, bp_adapter adapter, int params)
 {
     bp_model_shape shape = shape_of(kind, adapter);
     fixture f = {0};
-    float *gradients;
-    int checked = 0;
 
     open_fixture(&f, &shape);
     assert_true(isfinite(loss_of(&f)));
-    gradients = bp_alloc("test", f.network->trained_floats, sizeof *gradients);
-    memcpy(gradients, f.stage->gradient, (size_t)f.network->trained_floats * sizeof *gradients);
     for (int g = 0; g < f.network->group_count; g++)
-        checked += check_group(&f, &f.network->groups[g], gradients);
-    assert_int_equal(checked, 2 * params);
-    bp_free(gradients);
+        for (int k = 0; k < f.network->groups[g].count && f.network->groups[g].frozen; k++)
+            assert_null(f.network->groups[g].params[k].gradient);
+    assert_int_equal(bp_test_check_slopes(&(bp_test_slopes){.network = f.network,
+                                                            .stage = f.stage,
+                                                            .loss = loss_of,
+                                                            .context = &f,
+                                                            .relative = 1e-2,
+                                                            .absolute = 1e-3}),
+                     2 * params);
     close_fixture(&f);
 }
 

@@ -237,7 +237,7 @@ static const struct {
              [BP_OPTION_CHOICE] = {"is not a choice", "one of"},
              [BP_OPTION_BYTES] = {"is not a number of bytes", "bytes (KiB, MiB, GiB, k, M, G)"}};
 
-/* Of very many choices the nearest, if it may be meant: half of its letters are right. */
+/* The nearest of very many choices, if it may be meant: half of its letters are right. */
 static bp_err fail_choice(const bp_option *option, const char *value, const char *where)
 {
     char *choices = bp_strdup(option->choices), *rest = choices;

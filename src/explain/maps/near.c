@@ -110,7 +110,7 @@ static double cost(const int32_t *near, int64_t k, const double *distances, int6
     return sum;
 }
 
-/* Of row i: costs[2 * count] of false neighbours, and of lost ones. */
+/* For row i: costs[2 * count] of false neighbours, and of lost ones. */
 static void row_costs(double *costs, const bp_map_quality *maps, int count,
                       const bp_map_points *points, int64_t i, int64_t k)
 {

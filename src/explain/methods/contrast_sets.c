@@ -186,7 +186,8 @@ static void add_mean(json_t *figures, const char *name, double sum, double weigh
     bp_explain_add(figures, name, 1, &mean, weight);
 }
 
-/* Of the first document of a set, and of the others. `whole`: all of a document is right, or none.
+/* For the first document of a set, and for the others. `whole`: all of a document is right, or
+ * none.
  */
 static void add_accuracies(json_t *figures, const json_t *list, bool whole)
 {
@@ -215,7 +216,7 @@ static double log_p_of(const json_t *document, size_t outcome)
     return json_number_value(json_array_get(json_object_get(document, "logprob"), outcome));
 }
 
-/* Of classes: the first document of a set against each other one. */
+/* For classes: the first document of a set against each other one. */
 static void add_changes(json_t *figures, const json_t *list)
 {
     const json_t *first = json_array_get(list, 0);
@@ -238,7 +239,7 @@ static void add_changes(json_t *figures, const json_t *list)
     add_mean(figures, "fall", fall, (double)pairs);
 }
 
-/* Of values: errors, and the differences between the first document and each other one. */
+/* For values: errors, and the differences between the first document and each other one. */
 static void add_differences(json_t *figures, const json_t *list)
 {
     const json_t *first = json_array_get(list, 0), *document;

@@ -54,7 +54,7 @@ static bp_err find_target(counterfactual *self)
     return BP_OK;
 }
 
-/* Of several classes, the preferred one. */
+/* The preferred one of several classes. */
 static void find_class(counterfactual *self, const explain_edit *edit)
 {
     const bp_explained *document = self->document;

@@ -62,7 +62,7 @@ static int64_t count_left_out(const explain_masks *masks, int64_t s)
     return count;
 }
 
-/* Of several, the one whose omitted features come first. */
+/* The one of several whose omitted features come first. */
 static bool comes_first(const explain_masks *masks, int64_t s, int64_t than)
 {
     return memcmp(masks->kept + s * masks->features, masks->kept + than * masks->features,

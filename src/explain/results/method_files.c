@@ -168,7 +168,7 @@ static bool has_mean(const explainer *self, const bp_explain_method *method)
     return self->members == 0 || method->averages;
 }
 
-/* Of the model or the mean, and of each member. */
+/* For the model or the mean, and for each member. */
 static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_method *method,
                          const bp_explain_array *array)
 {

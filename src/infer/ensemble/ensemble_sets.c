@@ -14,7 +14,7 @@
 #define GROUPS      256         /* maximum, of a level */
 #define BITS_OF_ONE 0x3f800000U /* as a float */
 
-/* Of the 30 bits of a key, the passes sort by 7 (each a factor of 2), 8, 8 and 7. */
+/* The passes sort the 30 bits of a key by 7 (each a factor of 2), 8, 8 and 7. */
 static const int SHIFTS[] = {23, 15, 7, 0};
 enum { LEVELS = 4, GROUPED = BP_CONFORMAL_KINDS - BP_CONFORMAL_APS };
 

@@ -46,10 +46,11 @@ bp_err generator_open_model(void *context, bp_model **out)
                        "generate.model = %s; score it",
                        bp_task_name(info->task.kind), path);
     if (fills(self) && (!info->masks || self->job->ensemble))
-        err = BP_FAIL(BP_ERR_CONFIG, "generate.no_masks",
-                      "generate.strategy = fill fills in masks, which %s of kind %s has not: at "
-                      "generate.model = %s; name one model of masked words",
-                      self->job->ensemble ? "an ensemble" : "a model", info->kind, path);
+        err = BP_FAIL(
+            BP_ERR_CONFIG, "generate.no_masks",
+            "generate.strategy = fill fills in masks, which %s of kind %s does not have: at "
+            "generate.model = %s; name one model of masked words",
+            self->job->ensemble ? "an ensemble" : "a model", info->kind, path);
     if (err == BP_OK && !fills(self) && info->masks && !self->job->ensemble)
         err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                       "generate.strategy = %s continues text, and a model of kind %s fills in "

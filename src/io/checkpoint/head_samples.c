@@ -183,7 +183,7 @@ static bp_err open_file(bp_head_samples *file, const char *path, char hash[BP_US
     if (err == BP_OK && (!is_sane(info) || shape.is_text || !shape.is_real ||
                          shape.count != floats_of(info) || shape.width != sizeof(float)))
         err = BP_FAIL(BP_ERR_FORMAT, "samples.damaged",
-                      "damaged: at %s, whose /" WEIGHTS " has not %" PRId64 " x %" PRId64
+                      "damaged: at %s, whose /" WEIGHTS " is not %" PRId64 " x %" PRId64
                       " x %" PRId64 " values; make it anew",
                       path, info->samples, info->vocab_size, info->width);
     return err;

@@ -174,7 +174,8 @@ void bp_corpus_join_clear(bp_corpus_join *join);
  * BP_ERR_FORMAT a label of two types, more bad documents than are allowed; those of the writer. */
 bp_err bp_corpus_join_take(bp_corpus_join *join, const bp_record *record);
 
-/** At the end of the input: check that so many documents may be skipped. Errors: BP_ERR_FORMAT. */
+/** At the end of the input: check that this many documents may be skipped. Errors: BP_ERR_FORMAT.
+ */
 bp_err bp_corpus_join_check_skipped(const bp_corpus_join *join);
 
 #endif

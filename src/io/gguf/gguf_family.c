@@ -190,7 +190,7 @@ static const bp_gguf_row BERT_ROWS[] = {
 
 static const char *const NO_SCORE_CAP[] = {"attn_logit_softcapping", NULL};
 
-/* Of decoders with rotary positions. */
+/* For decoders with rotary positions. */
 #define ROTARY_FAMILY(name, type, sizes_of, names)                                                 \
     .architecture = name, .model_type = type, .sizes = sizes_of, .rows = names,                    \
     .only = ROTARY_ONLY, .rows_of = {VOCABULARY}, .ties = true, .rotary = true
@@ -219,7 +219,9 @@ static const bp_gguf_family
             .sizes = GPT2_SIZES,
             .rows = GPT2_ROWS,
             .only = NOTHING,
-            .rows_of = {VOCABULARY}},
+            .rows_of = {VOCABULARY},
+            .ties = true,
+            .repeats = true},
     BERT = {.architecture = "bert",
             .model_type = "bert",
             .sizes = BERT_SIZES,

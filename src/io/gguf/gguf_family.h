@@ -39,6 +39,7 @@ typedef struct bp_gguf_family {
     const char *const *only;   /* required "key=value|value" of this architecture; ended by NULL */
     const char *rows_of[2][2]; /* members of config.json that are a tensor's first extent */
     bool ties;                 /* without output.weight the head is the table of tokens */
+    bool repeats;              /* older converters wrote that table again as output.weight */
     bool rotary;               /* positions are rotary */
     bool partial;          /* rotary positions may apply to part of a head, partial_rotary_factor */
     bool llama3, longrope; /* llama.cpp reads tensors of these scalings' factors */

@@ -145,6 +145,37 @@ static bp_err take_rows(json_t *config, const bp_gguf *file, const bp_gguf_famil
     return BP_OK;
 }
 
+/* Has output.weight the values of the table of tokens? */
+static bp_err is_table(bool *out, const bp_gguf *file, const bp_gguf_tensor *head)
+{
+    enum { VALUES = 1 << 16 };
+    const bp_gguf_tensor *table = bp_gguf_find(file, "token_embd.weight");
+    float *values = bp_alloc("gguf.head", 2 * VALUES, sizeof *values);
+    bp_err err = BP_OK;
+
+    *out = table && table->count == head->count && table->type == head->type;
+    for (int64_t done = 0; err == BP_OK && *out && done < head->count; done += VALUES) {
+        int64_t count = head->count - done < VALUES ? head->count - done : VALUES;
+
+        err = bp_gguf_read(file, table, done, count, values);
+        if (err == BP_OK)
+            err = bp_gguf_read(file, head, done, count, values + VALUES);
+        *out = memcmp(values, values + VALUES, (size_t)count * sizeof *values) == 0;
+    }
+    bp_free(values);
+    return err;
+}
+
+static bp_err take_head(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
+{
+    const bp_gguf_tensor *head = bp_gguf_find(file, "output.weight");
+    bool tied = !head;
+    bp_err err = head && family->repeats ? is_table(&tied, file, head) : BP_OK;
+
+    (void)json_object_set_new(config, "tie_word_embeddings", json_boolean(tied));
+    return err;
+}
+
 static bp_err make_config(json_t **out, const bp_gguf *file, const bp_gguf_family *family)
 {
     static const char *const IDS[] = {"bos_token_id", "eos_token_id"};
@@ -160,9 +191,8 @@ static bp_err make_config(json_t **out, const bp_gguf *file, const bp_gguf_famil
         err = gguf_take_rotary(config, file, family);
     if (err == BP_OK)
         err = gguf_take_layers(config, file->keys, family, file->path);
-    if (family->ties)
-        (void)json_object_set_new(config, "tie_word_embeddings",
-                                  json_boolean(!bp_gguf_find(file, "output.weight")));
+    if (err == BP_OK && family->ties)
+        err = take_head(config, file, family);
     for (int k = 0; k < 2; k++) {
         char key[GGUF_KEY_BYTES];
         json_t *id;

@@ -72,10 +72,11 @@ static bp_err read_factors(const bp_gguf *file, const char *name, int64_t rotate
     if (!tensor)
         return BP_OK;
     if (tensor->dims != 1 || 2 * tensor->count != rotated || tensor->count > GGUF_ROTARY_PAIRS)
-        return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_tensor",
-                       "tensor '%s' has not a number for each of %lld pairs that positions turn: "
-                       "at %s",
-                       name, (long long)(rotated / 2), file->path);
+        return BP_FAIL(
+            BP_ERR_FORMAT, "gguf.bad_tensor",
+            "tensor '%s' does not have a number for each of %lld pairs that positions turn: "
+            "at %s",
+            name, (long long)(rotated / 2), file->path);
     err = bp_gguf_read(file, tensor, 0, tensor->count, factors);
     for (int64_t i = 0; i < tensor->count && err == BP_OK; i++)
         if (!isfinite(factors[i]) || factors[i] <= 0)

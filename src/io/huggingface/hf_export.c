@@ -90,10 +90,11 @@ static bp_err fail_size(const bp_hf_shape *shape, const bp_hf_size *size, double
     char number[32];
 
     (void)snprintf(number, sizeof number, "%g", value);
-    return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
-                   "the checkpoint's model has %s = %.40s, which a %s of Hugging Face has not: at "
-                   "%s; export another one",
-                   size->ours, word ? word : number, shape->table->model_type, where);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "export.no_counterpart",
+        "the checkpoint's model has %s = %.40s, which a %s of Hugging Face does not have: at "
+        "%s; export another one",
+        size->ours, word ? word : number, shape->table->model_type, where);
 }
 
 /* The shape from the checkpoint's state, by one table. */
@@ -107,10 +108,11 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     *out = (bp_hf_shape){.table = table, .labels = json_object_get(model, "labels")};
     for (int k = 0; VARIANTS[k]; k++)
         if (json_object_get(model, VARIANTS[k]))
-            return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
-                           "the checkpoint's model has %s, which a %s of Hugging Face has not: at "
-                           "%s; export another one",
-                           VARIANTS[k], table->model_type, where);
+            return BP_FAIL(
+                BP_ERR_FORMAT, "export.no_counterpart",
+                "the checkpoint's model has %s, which a %s of Hugging Face does not have: at "
+                "%s; export another one",
+                VARIANTS[k], table->model_type, where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         err = read_size(out, k, model, where);
     if (err == BP_OK && table->derive)
@@ -532,6 +534,8 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
         err = write_tokenizer(options, hidden);
     if (err == BP_OK)
         err = write_more(options->files, hidden);
+    if (err == BP_OK && options->also)
+        err = options->also(checkpoint, options->dtype, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
     return err == BP_OK ? bp_rename_new(hidden, out) : err;
@@ -570,7 +574,7 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
             remove_quietly(hidden);
     }
     if (err == BP_OK && shape.table->headless && !shape.headless)
-        bp_log("left out: the head of words, which a %s has not", shape.table->architecture);
+        bp_log("left out: the head of words, which a %s does not have", shape.table->architecture);
     if (err == BP_OK && shape.table->instead)
         BP_WARN("export.only_bagpipe",
                 "transformers has no class %s: only bagpipe reads this folder: at %s; for "

@@ -90,7 +90,7 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
         (void)snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lld",
                        d > 0 ? ", " : "", (long long)extents[d]);
     return BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
-                   "tensor '%s' has not the shape (%s) that config.json asks for: in %s",
+                   "tensor '%s' does not have the shape (%s) that config.json asks for: in %s",
                    expected->name, shape, bp_safetensors_path(file));
 }
 

@@ -93,6 +93,8 @@ typedef struct bp_hf_export_options {
     const json_t *tokenizer_config; /* beside it: tokenizer_config.json; borrowed. NULL: none */
     const json_t *files; /* more files: an object of their contents by name, which may include one
                             folder; borrowed. NULL if none */
+    /** Write more into the folder, after `files`. NULL: nothing. */
+    bp_err (*also)(bp_checkpoint *checkpoint, const char *dtype, const char *folder);
     const json_t *model; /* a part of the checkpoint's "model" object, used instead of it; borrowed.
                             NULL: the whole */
     /** Called after each tensor with the number of values written and the total. May be NULL. */

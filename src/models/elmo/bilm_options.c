@@ -22,7 +22,8 @@
 bp_err bilm_refuse(const char *path, const char *what, const char *has)
 {
     return BP_FAIL(BP_ERR_FORMAT, "bilm.unsupported",
-                   "%s is %s, which elmo has not: at %s; take another model", what, has, path);
+                   "%s is %s, which elmo does not have: at %s; take another model", what, has,
+                   path);
 }
 
 static bp_err read_filters(bp_model_shape *shape, const json_t *cnn, const char *path)

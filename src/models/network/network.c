@@ -93,17 +93,27 @@ bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, i
                                 table->init_std);
 }
 
-void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage)
+static bp_param *add_columns(bp_group *group, const bp_nn *nn, const bp_tied_table *table)
 {
-    const bp_nn *nn = &network->nn;
-    bp_group *group = bp_network_add_group(network, false);
     int64_t own = table->columns / nn->tensor_ranks;
 
     BP_ASSERT(table->columns % nn->tensor_ranks == 0);
+    return bp_group_add_matrix_part(group, table->name, table->rows, table->columns,
+                                    table->init_std, 1, nn->tensor_rank * own, own);
+}
+
+void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage)
+{
+    bp_group *group = bp_network_add_group(network, false);
+
     group->common = set;
     group->published = stage == 0 && network->chunk_count == 0;
-    bp_group_add_matrix_part(group, table->name, table->rows, table->columns, table->init_std, 1,
-                             nn->tensor_rank * own, own);
+    (void)add_columns(group, &network->nn, table);
+}
+
+bp_param *bp_network_add_distances(bp_network *network, const bp_tied_table *table)
+{
+    return add_columns(bp_network_add_group(network, false), &network->nn, table);
 }
 
 bp_group *bp_network_add_common_group(bp_network *network, int set, int stage)

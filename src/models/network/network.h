@@ -62,6 +62,8 @@ bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, i
  * for the run of blocks that begins here. `set` (from 1 on) distinguishes its copies from those of
  * other tables. */
 void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage);
+/** Such a table of the next block only, in a group of its own. Borrowed from the network. */
+bp_param *bp_network_add_distances(bp_network *network, const bp_tied_table *table);
 /** The same for parameters that are whole on each tensor rank, which has a part of their gradients:
  * an empty group. */
 bp_group *bp_network_add_common_group(bp_network *network, int set, int stage);

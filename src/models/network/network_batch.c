@@ -463,7 +463,7 @@ void network_join_lockstep(network_model *self)
 }
 
 /* Columns of the states after block k of this stage; -1: before its first block. */
-static int64_t columns_behind(const network_model *self, int k)
+static int64_t columns_after(const network_model *self, int k)
 {
     return bp_model_block_output(&self->shape, self->first_block + k).item[0].columns;
 }
@@ -491,9 +491,9 @@ void network_run_blocks(network_model *self, const bp_model_batch *batch, int fi
 
         bp_activations_lay(&activations, &network->nn, &pass, data, false);
         if (k == first)
-            memcpy(activations.item[0].data, hidden, row * (size_t)columns_behind(self, first - 1));
+            memcpy(activations.item[0].data, hidden, row * (size_t)columns_after(self, first - 1));
         bp_block_forward(network->blocks[k], &pass, &activations, NULL);
         if (k == end - 1)
-            memcpy(hidden, activations.item[0].data, row * (size_t)columns_behind(self, k));
+            memcpy(hidden, activations.item[0].data, row * (size_t)columns_after(self, k));
     }
 }

@@ -365,7 +365,8 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
 
     *out = NULL;
     if (err == BP_OK && wish.vectors)
-        err = bp_task_give_vectors(&shape, bp_task_pool_named(wish.vectors),
+        err = bp_task_give_vectors(&shape, bp_checkpoint_state(checkpoint),
+                                   bp_task_pool_named(wish.vectors),
                                    bp_checkpoint_folder(checkpoint));
     if (err == BP_OK) {
         shape.context = network_model_context(&shape, wish.context);

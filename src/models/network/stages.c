@@ -275,12 +275,13 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     bp_network *network = NULL;
     bp_param *shared = NULL;
 
-    bp_network_new(
-        &network, nn, blocks,
-        (3 + 2 * adapts + bp_stack_is_hybrid(family->stack) + (shape->stack.experts > 0)) * blocks +
-            1 + (shape->softmaxes > 1) +
-            (family->blocks->add_common ? BP_MODEL_COMMON * chunks : 0) +
-            2 * bp_task_keeps_words(shape) + (int)shape->states.count);
+    bp_network_new(&network, nn, blocks,
+                   (3 + 2 * adapts + bp_stack_is_hybrid(family->stack) +
+                    (shape->stack.experts > 0) + (shape->stack.relative_layers > 0)) *
+                           blocks +
+                       1 + (shape->softmaxes > 1) +
+                       (family->blocks->add_common ? BP_MODEL_COMMON * chunks : 0) +
+                       2 * bp_task_keeps_words(shape) + (int)shape->states.count);
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->blocks->begin && nn->gemm) /* else its parameters are only counted */
         family->blocks->begin(network, shape);

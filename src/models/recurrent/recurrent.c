@@ -98,7 +98,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
     if (is_graph(shape) && bp_cell_fault(shape))
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                       "the model's cell is none (%s): at %s; the checkpoint is wrong",
+                       "the model's cell is not valid (%s): at %s; the checkpoint is wrong",
                        bp_cell_fault(shape), where);
     if (!ties_widths(shape))
         return BP_OK;

@@ -235,9 +235,9 @@ static void add_common(bp_network *network, const bp_model_shape *shape, int sta
 
     if (form_of(shape)->positions != BP_DISTANCES)
         return;
-    bp_network_add_common(network, &table, ENCODER_TABLE, stage);
+    bp_distance_add_common(network, shape, &table, ENCODER_TABLE, stage);
     table.name = "decoder.relative";
-    bp_network_add_common(network, &table, DECODER_TABLE, stage);
+    bp_distance_add_common(network, shape, &table, DECODER_TABLE, stage);
 }
 
 static void set_positions(bp_embedding_part *own, bp_network *network, const bp_model_shape *shape,
@@ -358,7 +358,8 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
     bp_layer_shape layer = layer_of(shape, number, of_source);
 
     if (form_of(shape)->positions == BP_DISTANCES)
-        bp_distance_set(&layer, network, shape, of_source ? ENCODER_TABLE : DECODER_TABLE);
+        bp_distance_set(&layer, network, shape, of_source ? ENCODER_TABLE : DECODER_TABLE,
+                        STATE_STD(shape->width));
     return bp_transformer_new_layer(network, &layer);
 }
 

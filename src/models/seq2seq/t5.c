@@ -26,6 +26,7 @@ static const bp_model_size SIZES[] = {
      .optional = true,
      .inverse = true},
     BP_DISTANCE_SIZES,
+    BP_DISTANCE_LAYERS,
     {0}};
 
 static const bp_option KEYS[] = {BP_SEQ2SEQ_KEYS,
@@ -37,6 +38,7 @@ static const bp_option KEYS[] = {BP_SEQ2SEQ_KEYS,
                                   .help = "what norms add to the mean square; 1e-6 if not given"},
                                  BP_T5_GATED_KEY,
                                  BP_DISTANCE_KEYS,
+                                 BP_DISTANCE_LAYERS_KEY,
                                  {0}};
 
 static void fill_defaults(bp_model_shape *shape)

@@ -29,12 +29,13 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                        .optional = true,
                                        .inverse = true},
                                       BP_DISTANCE_SIZES,
+                                      BP_DISTANCE_LAYERS,
                                       BP_VARIANT_ATTENTION_SIZE,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
 static const bp_option KEYS[] = {
-    BP_STACK_SMALL_EPSILON_KEY, BP_T5_GATED_KEY, BP_DISTANCE_KEYS, {0}};
+    BP_STACK_SMALL_EPSILON_KEY, BP_T5_GATED_KEY, BP_DISTANCE_KEYS, BP_DISTANCE_LAYERS_KEY, {0}};
 
 const bp_model_family bp_t5_encoder_family = {
     .name = "t5_encoder",

@@ -1,12 +1,21 @@
-/* T5, versions 1.0 and 1.1, and mT5, as folders of Hugging Face's form hold them. transformers 5
- * marks words as tied also for models whose files have a separate head; the flag then only tells
- * whether states are scaled. Called by t5.c. */
+/* T5, versions 1.0 and 1.1, mT5, and umT5 (whose layers have a table of distances each), as folders
+ * of Hugging Face's form hold them. transformers 5 marks words as tied also for models whose files
+ * have a separate head; the flag then only tells whether states are scaled. Called by t5.c. */
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
+/* Tables of distances: of a stack, or of each layer. */
+#define SHARED_TABLE                                                                               \
+    {                                                                                              \
+        "relative_layers", NULL, NULL, BP_HF_FLAG, "0", .quiet = true                              \
+    }
+#define OWN_TABLES                                                                                 \
+    {                                                                                              \
+        "relative_layers", NULL, NULL, BP_HF_FLAG, "1"                                             \
+    }
 /* Those of config.json, with the defaults of transformers' classes; the last three of a whole model
  * are only for the rows. */
-#define STACK_SIZES(L, H, I, V, gates, number)                                                     \
+#define STACK_SIZES(L, H, I, V, gates, number, tables)                                             \
     {"width", "d_model", NULL, .older = "hidden_size", .absent = "512"},                           \
         {number, "num_layers", NULL, .older = "num_hidden_layers", .absent = L},                   \
         {"heads", "num_heads", NULL, .older = "num_attention_heads", .absent = H},                 \
@@ -16,13 +25,14 @@
         {"context", "n_positions", NULL, BP_HF_COUNT, "512", .null_is = "512"},                    \
         {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
         {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},        \
-        {"gated",         "feed_forward_proj",       NULL, BP_HF_FLAG, "0",                        \
-         .absent = gates, .words = "relu|gated-gelu"},                                             \
+        tables, {"gated",         "feed_forward_proj",       NULL, BP_HF_FLAG, "0",                \
+                 .absent = gates, .words = "relu|gated-gelu"},                                     \
     {                                                                                              \
         "norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"                             \
     }
-#define T5_STACK(number)  STACK_SIZES("6", "8", "2048", "32128", "0", number)
-#define MT5_STACK(number) STACK_SIZES("8", "6", "1024", "250112", "1", number)
+#define T5_STACK(number)   STACK_SIZES("6", "8", "2048", "32128", "0", number, SHARED_TABLE)
+#define MT5_STACK(number)  STACK_SIZES("8", "6", "1024", "250112", "1", number, SHARED_TABLE)
+#define UMT5_STACK(number) STACK_SIZES("8", "6", "1024", "250112", "1", number, OWN_TABLES)
 #define COMMON_SIZES(stack, ties, classes, spans, untied)                                          \
     stack("encoder_layers"),                                                                       \
         {"decoder_layers", "num_decoder_layers", NULL,                                             \
@@ -37,18 +47,21 @@
     {                                                                                              \
         "has_head", NULL, NULL, BP_HF_FLAG, untied, .quiet = true                                  \
     }
-#define T5_SIZES(classes, spans, untied)  COMMON_SIZES(T5_STACK, "ties", classes, spans, untied)
-#define MT5_SIZES(classes, spans, untied) COMMON_SIZES(MT5_STACK, "0", classes, spans, untied)
+#define T5_SIZES(classes, spans, untied)   COMMON_SIZES(T5_STACK, "ties", classes, spans, untied)
+#define MT5_SIZES(classes, spans, untied)  COMMON_SIZES(MT5_STACK, "0", classes, spans, untied)
+#define UMT5_SIZES(classes, spans, untied) COMMON_SIZES(UMT5_STACK, "ties", classes, spans, untied)
 #define ALL_SIZES(name, sizes)                                                                     \
     name[] = {sizes("0", "0", "1+-1*tied"), {0}},                                                  \
     name##_OF_VALUE[] = {sizes("1", "0", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},                    \
     name##_OF_CLASSES[] = {sizes("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},                  \
     name##_OF_SPANS[] = {sizes("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}}
-static const bp_hf_size ALL_SIZES(SIZES, T5_SIZES), ALL_SIZES(LATER_SIZES, MT5_SIZES);
+static const bp_hf_size ALL_SIZES(SIZES, T5_SIZES), ALL_SIZES(LATER_SIZES, MT5_SIZES),
+    ALL_SIZES(LAYERED_SIZES, UMT5_SIZES);
 #define ENCODER_SIZES(name, stack)                                                                 \
     name[] = {stack("layers"), {0}},                                                               \
     name##_OF_TAGS[] = {stack("layers"), BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}}
-static const bp_hf_size ENCODER_SIZES(ENCODERS, T5_STACK), ENCODER_SIZES(LATER_ENCODERS, MT5_STACK);
+static const bp_hf_size ENCODER_SIZES(ENCODERS, T5_STACK), ENCODER_SIZES(LATER_ENCODERS, MT5_STACK),
+    ENCODER_SIZES(LAYERED_ENCODERS, UMT5_STACK);
 
 #define MLP_SETTINGS                                                                               \
     {"is_gated_act", "true", "gated"}, {"is_gated_act", "false", "!gated"},                        \
@@ -77,11 +90,14 @@ static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
         MATRIX(theirs ".k", "heads*head_width", "width", ours ".k.weight"),                        \
         MATRIX(theirs ".v", "heads*head_width", "width", ours ".v.weight"),                        \
         MATRIX(theirs ".o", "width", "heads*head_width", ours ".out.weight")
-#define RELATIVE(stack, ours)                                                                      \
+#define DISTANCES(stack, ours, ...)                                                                \
     {                                                                                              \
         stack ".block.*.layer.0.SelfAttention.relative_attention_bias.weight", "relative_buckets", \
-            "heads", false, 1, {ours}, .layers = LAYERS, .only_first = true                        \
+            "heads", false, 1, {ours}, .layers = LAYERS, __VA_ARGS__                               \
     }
+#define RELATIVE(stack, ours, own)                                                                 \
+    DISTANCES(stack, ours, .only_first = true, .only_if = "!relative_layers"),                     \
+        DISTANCES(stack, own ".relative", .only_if = "relative_layers")
 #define GATED_MLP(theirs, ours)                                                                    \
     {theirs ".wi.weight", "inner",         "width", false, 1, {ours ".up.weight"},                 \
      .only_if = "!gated", .layers = LAYERS},                                                       \
@@ -93,7 +109,8 @@ static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
 
 #define ENCODER(ours, relative)                                                                    \
     ATTENTION("encoder.block.*.layer.0.SelfAttention", ours ".attn"),                              \
-        RELATIVE("encoder", relative), NORM("encoder.block.*.layer.0.layer_norm", ours ".ln1"),    \
+        RELATIVE("encoder", relative, ours ".attn"),                                               \
+        NORM("encoder.block.*.layer.0.layer_norm", ours ".ln1"),                                   \
         GATED_MLP("encoder.block.*.layer.1.DenseReluDense", ours ".mlp"),                          \
         NORM("encoder.block.*.layer.1.layer_norm", ours ".ln2")
 
@@ -109,7 +126,7 @@ static const bp_hf_row ROWS[] = {
 #undef LAYERS
 #define LAYERS "decoder_layers"
     ATTENTION("decoder.block.*.layer.0.SelfAttention", "decoder.*.attn"),
-    RELATIVE("decoder", "decoder.relative"),
+    RELATIVE("decoder", "decoder.relative", "decoder.*.attn"),
     NORM("decoder.block.*.layer.0.layer_norm", "decoder.*.ln1"),
     ATTENTION("decoder.block.*.layer.1.EncDecAttention", "decoder.*.cross"),
     NORM("decoder.block.*.layer.1.layer_norm", "decoder.*.cross.ln"),
@@ -134,21 +151,18 @@ static const bp_hf_row ENCODER_ROWS[] = {STACK, {0}},
                                      {0}};
 
 /* Other names of the same table; and tensors of the first T5s' files that their programs ignore. */
-static const char
-    *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                        "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
-           *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
-           *const OLDER[] = {"T5WithLMHeadModel", NULL},
-           *const BARE[] = {"classification_head.", NULL}, *const HEAD[] = {"lm_head.", NULL},
-           *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor", NULL},
-           *const OUTCOMES[] = {"classifier.", NULL}, *const DECODERS[] = {"dropout_rate",
-                                                                           "classifier_dropout",
-                                                                           "initializer_factor",
-                                                                           "num_decoder_layers",
-                                                                           "decoder_start_token_id",
-                                                                           "tie_word_embeddings",
-                                                                           "scale_decoder_outputs",
-                                                                           NULL};
+static const char *const
+    BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                 "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
+    *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
+    *const OLDER[] = {"T5WithLMHeadModel", NULL}, *const BARE[] = {"classification_head.", NULL},
+    *const HEAD[] = {"lm_head.", NULL},
+    *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor",
+                         "scalable_attention", NULL},
+    *const OUTCOMES[] = {"classifier.", NULL},
+    *const DECODERS[] = {"dropout_rate",          "classifier_dropout",     "initializer_factor",
+                         "num_decoder_layers",    "decoder_start_token_id", "tie_word_embeddings",
+                         "scale_decoder_outputs", "scalable_attention",     NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
@@ -181,12 +195,15 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
                               sizes##_OF_CLASSES, BARE),                                           \
     name##_OF_SPANS = TABLE(type, class "ForQuestionAnswering", NULL, "", sizes##_OF_SPANS, NULL)
 
-static const bp_hf_table TABLES(T5, "t5", "T5", SIZES), TABLES(MT5, "mt5", "MT5", LATER_SIZES);
+static const bp_hf_table TABLES(T5, "t5", "T5", SIZES), TABLES(MT5, "mt5", "MT5", LATER_SIZES),
+    TABLES(UMT5, "umt5", "UMT5", LAYERED_SIZES);
 
 /* The first ones are used for export. */
-const bp_hf_table *const bp_t5_huggingface[] = {&T5,  &T5_OF_VALUE,  &T5_OF_CLASSES,  &T5_OF_SPANS,
-                                                &MT5, &MT5_OF_VALUE, &MT5_OF_CLASSES, &MT5_OF_SPANS,
-                                                NULL};
+const bp_hf_table *const bp_t5_huggingface[] = {
+    &T5,   &T5_OF_VALUE,   &T5_OF_CLASSES,   &T5_OF_SPANS,
+    &MT5,  &MT5_OF_VALUE,  &MT5_OF_CLASSES,  &MT5_OF_SPANS,
+    &UMT5, &UMT5_OF_VALUE, &UMT5_OF_CLASSES, &UMT5_OF_SPANS,
+    NULL};
 
 /* The encoder alone, and with the head of tokens; a file may hold the whole model. */
 #define ENCODER_TABLE(type, class, before, sizes_of, rows_of, ...)                                 \
@@ -204,7 +221,9 @@ const bp_hf_table *const bp_t5_huggingface[] = {&T5,  &T5_OF_VALUE,  &T5_OF_CLAS
                                    sizes##_OF_TAGS, TAG_ROWS, .bare = OUTCOMES)
 
 static const bp_hf_table ENCODER_TABLES(T5_ENCODER, "t5", "T5", ENCODERS),
-    ENCODER_TABLES(MT5_ENCODER, "mt5", "MT5", LATER_ENCODERS);
+    ENCODER_TABLES(MT5_ENCODER, "mt5", "MT5", LATER_ENCODERS),
+    ENCODER_TABLES(UMT5_ENCODER, "umt5", "UMT5", LAYERED_ENCODERS);
 
-const bp_hf_table *const bp_t5_encoder_huggingface[] = {&T5_ENCODER, &T5_ENCODER_OF_TAGS,
-                                                        &MT5_ENCODER, &MT5_ENCODER_OF_TAGS, NULL};
+const bp_hf_table *const bp_t5_encoder_huggingface[] = {
+    &T5_ENCODER,   &T5_ENCODER_OF_TAGS,   &MT5_ENCODER, &MT5_ENCODER_OF_TAGS,
+    &UMT5_ENCODER, &UMT5_ENCODER_OF_TAGS, NULL};

@@ -136,7 +136,7 @@ int64_t bp_model_active_parameters(const bp_model_shape *shape)
                 : sparse_count(shape) * idle * 3 * shape->width * expert_inner(shape));
 }
 
-/* Of layer `number`. */
+/* For layer `number`. */
 static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 {
     bool sparse = is_sparse(shape, number), balanced = bp_model_balance(shape) > 0;
@@ -408,7 +408,7 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
     if (!stack_attends(shape, number))
         return new_states(network, shape, number);
     if (stack_of(shape)->distances)
-        bp_distance_set(&layer, network, shape, DISTANCES);
+        bp_distance_set(&layer, network, shape, DISTANCES, BP_TRANSFORMER_STD);
     if (turns(shape, number))
         layer.rotary = bp_network_rotary(network, stack_rope_of(shape, layer.window));
     return bp_transformer_new_layer(network, &layer);
@@ -483,7 +483,7 @@ static void add_common(bp_network *network, const bp_model_shape *shape, int sta
                            BP_TRANSFORMER_STD};
 
     if (stack_of(shape)->distances)
-        bp_network_add_common(network, &table, DISTANCES, stage);
+        bp_distance_add_common(network, shape, &table, DISTANCES, stage);
 }
 
 static double transform_cost(const bp_model_shape *shape)

@@ -14,7 +14,7 @@ static inline double real_or(double given, double otherwise)
     return given > 0 ? given : otherwise;
 }
 
-/* Of its norms. */
+/* For its norms. */
 static inline double stack_epsilon(const bp_model_shape *shape)
 {
     return real_or(shape->stack.epsilon, real_or(shape->family->stack->epsilon, 1e-5));

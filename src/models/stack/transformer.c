@@ -173,10 +173,30 @@ void bp_distance_fill_defaults(bp_model_shape *shape)
     shape->stack.relative_distance = bp_given_or(shape->stack.relative_distance, 128);
 }
 
-void bp_distance_set(bp_layer_shape *layer, bp_network *network, const bp_model_shape *shape,
-                     int set)
+void bp_distance_add_common(bp_network *network, const bp_model_shape *shape,
+                            const bp_tied_table *table, int set, int stage)
 {
-    layer->relative = bp_network_common(network, set);
+    if (shape->stack.relative_layers == 0)
+        bp_network_add_common(network, table, set, stage);
+}
+
+static bp_param *add_own(bp_network *network, const bp_model_shape *shape,
+                         const bp_layer_shape *layer, float init_std)
+{
+    bp_tied_table table = {NULL, shape->stack.relative_buckets, layer->H, init_std};
+    char name[BP_PARAM_NAME];
+
+    (void)snprintf(name, sizeof name, "%s.%lld.attn.relative", layer->stack,
+                   (long long)layer->number);
+    table.name = name;
+    return bp_network_add_distances(network, &table);
+}
+
+void bp_distance_set(bp_layer_shape *layer, bp_network *network, const bp_model_shape *shape,
+                     int set, float init_std)
+{
+    layer->relative = shape->stack.relative_layers == 0 ? bp_network_common(network, set)
+                                                        : add_own(network, shape, layer, init_std);
     layer->relative_buckets = shape->stack.relative_buckets;
     layer->relative_distance = shape->stack.relative_distance;
 }

@@ -46,6 +46,18 @@ void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
     {                                                                                              \
         .name = "relative_distance", .at = BP_SIZE_AT(stack.relative_distance), .optional = true   \
     }
+/** Of a family whose layers may have a table each. */
+#define BP_DISTANCE_LAYERS                                                                         \
+    {                                                                                              \
+        .name = "relative_layers", .at = BP_SIZE_AT(stack.relative_layers), .type = BP_SIZE_FLAG,  \
+        .optional = true                                                                           \
+    }
+#define BP_DISTANCE_LAYERS_KEY                                                                     \
+    {                                                                                              \
+        .key = "model.relative_layers", .type = BP_OPTION_BOOL,                                    \
+        .help = "each layer has a table of distances, as in umT5; no if not given: the layers of " \
+                "a stack share one"                                                                \
+    }
 #define BP_DISTANCE_KEYS                                                                           \
     {.key = "model.relative_buckets",                                                              \
      .type = BP_OPTION_INT,                                                                        \
@@ -64,8 +76,12 @@ void bp_distance_fill_defaults(bp_model_shape *shape);
  * half of it. Half of the buckets may be for each side; half of those are for exact distances. */
 void bp_distance_check(const bp_model_shape *shape, bp_config *config);
 bp_err bp_distance_check_read(const bp_model_shape *shape, const char *where);
-/** Scores of this layer get what goes by the table of `set` (bp_network_common). */
+/** For bp_block_list.add_common: the table that layers share, if they do. */
+void bp_distance_add_common(bp_network *network, const bp_model_shape *shape,
+                            const bp_tied_table *table, int set, int stage);
+/** Scores of this layer get what goes by the table of `set` (bp_network_common), or by one of its
+ * own, "STACK.NUMBER.attn.relative", with this deviation of initial values. */
 void bp_distance_set(bp_layer_shape *layer, bp_network *network, const bp_model_shape *shape,
-                     int set);
+                     int set, float init_std);
 
 #endif

@@ -3,6 +3,7 @@
 #include "models/stack/transformer.h"
 #include "models/stack/variants.h"
 #include "models/task/list.h"
+#include "models/task/vectors.h"
 
 #include "nn/core/layers.h"
 
@@ -113,7 +114,7 @@ static int blocks_of(const bp_model_shape *shape)
     return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
-/* Of training, per token. */
+/* FLOPs of training, per token. */
 static double train_flops(const bp_model_shape *shape)
 {
     double matrices = (double)(shape->task.outcomes * shape->width), C = (double)shape->width;
@@ -148,9 +149,12 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .gelu = backbone.gelu,
                                 .relu = backbone.relu,
                                 .is_last = !has_head,
-                                .dropout_stream = transforms ? BP_NO_DROPOUT : HEAD_DROPOUT};
+                                .dropout_stream =
+                                    transforms || !has_head ? BP_NO_DROPOUT : HEAD_DROPOUT};
     bp_block *parts[2], *block;
 
+    if (!has_head)
+        bp_task_set_vector(&pooling, shape);
     bp_pooling_new(&parts[0], &network->nn, &pooling, bp_network_add_group(network, true));
     if (!transforms)
         return parts[0];

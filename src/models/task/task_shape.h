@@ -28,8 +28,10 @@ typedef struct bp_task_shape {
     bool unframed;      /* no token after texts, and no separator between two: a causal model's last
                            state is that of its last token, as in other programs. With `separators`, that
                            many "first" tokens separate two texts */
-    bool unbiased;      /* the head is a linear map without a bias */
-    bool one_segment;   /* both texts of a pair have segment 0 */
+    bool unbiased;      /* the head is a linear map without a bias; so is a vector's map */
+    int64_t vector;   /* of vectors: the number of the map after pooling (models/task/vectors.h); 0:
+                         none */
+    bool one_segment; /* both texts of a pair have segment 0 */
     int64_t padding;  /* 1 + the token that other programs take for padding wherever it ends a text:
                          the last tokens that are it are not read; -1: they know none; 0: none */
     int64_t frozen;   /* for training: number of first blocks that keep their values */

@@ -215,21 +215,24 @@ typedef struct bp_pooling_shape {
         *norm; /* name of the norm of the places' states, applied first; borrowed. NULL: no norm */
     bool rms, no_norm_bias;
     float epsilon;
-    bp_pool pool; /* a text's state: that of its first place, of its last place before padding, or
-                     the mean before padding; NONE: each place keeps its own */
-    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
-    bool gelu;    /* or GELU of that, as in ELECTRA's head, */
-    bool relu;    /* or ReLU, as in DistilBERT's */
-    bool is_last; /* there is no head: outside training bp_pass.log_p gets a text's state */
+    bp_pool pool;   /* a text's state: that of its first place, of its last place before padding, or
+                       the mean before padding; NONE: each place keeps its own */
+    bool pooler;    /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
+    bool gelu;      /* or GELU of that, as in ELECTRA's head, */
+    bool relu;      /* or ReLU, as in DistilBERT's */
+    bool is_last;   /* there is no head: outside training bp_pass.log_p gets a text's state, */
+    int64_t vector; /* or, if not 0, this many numbers, f(vector.weight h + vector.bias): f as of a
+                       pooler, */
+    bool linear, unbiased;  /* or none; without that bias */
     int64_t dropout_stream; /* the stream of its dropout masks, applied last; BP_NO_DROPOUT */
     int item, stream;
 } bp_pooling_shape;
 
 /** hidden [B * T][C] becomes the input of a task's head. If places are pooled, the row of a text's
  * first place becomes the text's state; outside training all its rows do. Adds "NORM.gain",
- * "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], where present, to the replicated
- * group. Source: Devlin et al. 2019, section 4.1; Radford et al. 2018, section 3.2 (the last
- * token). */
+ * "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], or "vector.weight" [vector][C] and
+ * "vector.bias" [vector], where present, to the replicated group. Source: Devlin et al. 2019,
+ * section 4.1; Radford et al. 2018, section 3.2 (the last token). */
 void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *shape,
                     bp_group *group);
 

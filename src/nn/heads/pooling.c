@@ -1,6 +1,6 @@
 /* The input of a task's head: the final norm, the state of a whole text from its places' states, a
- * pooler, dropout. A text has one row, so each tensor rank computes everything after pooling.
- * Called by models/task/task.c. */
+ * pooler, dropout. Without a head: the text's vector. A text has one row, so each tensor rank
+ * computes everything after pooling. Called by models/task/task.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -14,6 +14,7 @@
 typedef struct pooling {
     bp_block block;
     bp_pooling_shape shape;
+    int64_t O;                                     /* columns of the pooler */
     bp_param *gain, *shift, *pooler, *pooler_bias; /* may be NULL */
     bp_weight *map;
 } pooling;
@@ -50,22 +51,24 @@ static saved_rows alloc_saved(const pooling *self, bp_arena *arena, const bp_pas
 }
 
 typedef struct work {
-    float *units, *dropped, *sums; /* [B][C]: of the pooler; after dropout; over tensor ranks */
-    float *before;                 /* [B][C] the input of GELU or ReLU; else NULL */
-    float *dunits, *dpooled;       /* [B][C] */
-    float *dnormed, *norm_sums;    /* [own rows][C] */
+    float *units;               /* [B][O] of the pooler */
+    float *dropped, *sums;      /* [B][C]: after dropout; over tensor ranks */
+    float *before;              /* [B][O] the input of GELU or ReLU; else NULL */
+    float *dunits, *dpooled;    /* [B][C] */
+    float *dnormed, *norm_sums; /* [own rows][C] */
 } work;
 
 static work alloc_work(const pooling *self, bp_arena *arena, const bp_pass *pass, bool backward)
 {
     int64_t C = self->shape.C, own = bp_nn_rows(self->block.nn, pass).count;
-    int64_t texts = keeps_places(self) ? 0 : pass->B * C;
-    work w = {.units = bp_arena_floats(arena, texts),
+    int64_t texts = keeps_places(self) ? 0 : pass->B * C,
+            units = keeps_places(self) ? 0 : pass->B * self->O;
+    work w = {.units = bp_arena_floats(arena, units),
               .dropped = bp_arena_floats(arena, texts),
               .sums = bp_arena_floats(arena, texts)};
 
     if (self->shape.gelu || self->shape.relu)
-        w.before = bp_arena_floats(arena, texts);
+        w.before = bp_arena_floats(arena, units);
     if (!backward)
         return w;
     w.dunits = bp_arena_floats(arena, texts);
@@ -123,7 +126,7 @@ static bp_product_bytes pooling_products(const bp_block *block, const bp_extent 
     bp_product_bytes bytes = {0};
 
     if (self->pooler)
-        bp_product_bytes_add(&bytes, block->nn, most->B, self->shape.C, self->shape.C);
+        bp_product_bytes_add(&bytes, block->nn, most->B, self->O, self->shape.C);
     return bytes;
 }
 
@@ -131,8 +134,8 @@ static bp_err pooling_bind(bp_block *block)
 {
     pooling *self = (pooling *)block;
 
-    return self->pooler ? bp_weight_new(&self->map, block->nn->gemm, self->pooler->value,
-                                        self->shape.C, self->shape.C)
+    return self->pooler ? bp_weight_new(&self->map, block->nn->gemm, self->pooler->value, self->O,
+                                        self->shape.C)
                         : BP_OK;
 }
 
@@ -205,13 +208,13 @@ static bp_activation activation_of(const pooling *self)
 
 static void activate(const pooling *self, const work *w, int64_t B)
 {
-    int64_t C = self->shape.C;
-    bp_operand y = bp_operand_floats(w->units, B, C), x = bp_operand_floats(w->before, B, C);
+    int64_t O = self->O;
+    bp_operand y = bp_operand_floats(w->units, B, O), x = bp_operand_floats(w->before, B, O);
 
     if (w->before)
         bp_activation_forward(activation_of(self), &y, &x);
-    else
-        bp_tanh(w->units, w->units, B * C);
+    else if (!self->shape.linear)
+        bp_tanh(w->units, w->units, B * O);
 }
 
 static void activate_backward(const pooling *self, const work *w, float *dunits, int64_t B)
@@ -239,7 +242,7 @@ static float *transform(const pooling *self, const bp_pass *pass, const work *w,
     if (self->pooler) {
         units = w->units;
         bp_linear_forward(nn->gemm, w->before ? w->before : units, pooled, self->map,
-                          self->pooler_bias->value, B);
+                          self->pooler_bias ? self->pooler_bias->value : NULL, B);
         activate(self, w, B);
     }
     if (!drops(self, pass))
@@ -264,14 +267,14 @@ static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, c
 /* For each scored text, on the first tensor rank. */
 static void give_states(const pooling *self, const bp_pass *pass, const float *states)
 {
-    int64_t C = self->shape.C, done = 0;
+    int64_t O = self->O, done = 0;
     const int32_t *targets = pass->batch.term[0].targets;
 
     for (int64_t k = 0; pass->log_p && k < pass->B * pass->T; k++)
         if (targets[k] >= 0)
-            for (int64_t c = 0; c < C; c++)
+            for (int64_t c = 0; c < O; c++)
                 pass->log_p[done++] =
-                    self->block.nn->tensor_rank == 0 ? states[k / pass->T * C + c] : 0;
+                    self->block.nn->tensor_rank == 0 ? states[k / pass->T * O + c] : 0;
 }
 
 static bp_norm norm_of(const pooling *self, const saved_rows *rows)
@@ -324,10 +327,14 @@ static void pooling_forward(bp_block *block, bp_pass *pass, bp_activations *acti
     if (keeps_places(self)) {
         drop_places(self, pass, hidden, false);
     } else {
+        const float *states;
+
         pool(self, pass, rows.pooled, hidden, w.sums);
-        give_rows(self, pass, hidden, transform(self, pass, &w, rows.pooled));
+        states = transform(self, pass, &w, rows.pooled);
         if (self->shape.is_last)
-            give_states(self, pass, rows.pooled);
+            give_states(self, pass, states);
+        else
+            give_rows(self, pass, hidden, states);
     }
     pass->scratch->used_bytes = mark;
 }
@@ -438,9 +445,15 @@ void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *sha
                           ? NULL
                           : bp_group_add_vector(group, name, C, BP_INIT_ZERO);
     }
+    self->O = shape->vector > 0 ? shape->vector : C;
     if (shape->pooler) {
         self->pooler = bp_group_add_matrix(group, "pooler.weight", C, C, INIT_STD);
         self->pooler_bias = bp_group_add_vector(group, "pooler.bias", C, BP_INIT_ZERO);
+    } else if (shape->vector > 0) {
+        self->pooler = bp_group_add_matrix(group, "vector.weight", self->O, C, INIT_STD);
+        self->pooler_bias = shape->unbiased
+                                ? NULL
+                                : bp_group_add_vector(group, "vector.bias", self->O, BP_INIT_ZERO);
     }
     *out = &self->block;
 }

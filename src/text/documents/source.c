@@ -37,7 +37,7 @@ struct bp_text_source {
     bool inside; /* inside a gzip member or zstd frame */
     bool flate_ready;
     int64_t consumed, produced; /* bytes of the file, and of text */
-    int64_t position, end;      /* of a range: the next byte of the file; -1: it is none */
+    int64_t position, end;      /* of a range: the next byte of the file; -1: it is not a range */
     z_stream flate;
     ZSTD_DStream *zstd;
 };

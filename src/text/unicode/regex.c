@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Of one attempt: as tokenizers has it, which ends there, too. */
+/* The limit of one attempt: as in tokenizers, which also ends there. */
 #define RETRIES       10000000UL
 #define RETRIES_BYTE  100UL
 #define STACK_ENTRIES 10000000U

@@ -345,11 +345,12 @@ static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *
 {
     if (spec->optimizer.layer_decay < 1 && bp_model_shape_is_whole(shape) &&
         !bp_model_has_depth(shape))
-        bp_config_fault(config, "optimizer.no_layers",
-                        "optimizer.layer_decay = %g goes by a stack of layers below a head, which "
-                        "training of model.kind = %s has not: at optimizer.layer_decay; leave it "
-                        "out",
-                        spec->optimizer.layer_decay, shape->family->name);
+        bp_config_fault(
+            config, "optimizer.no_layers",
+            "optimizer.layer_decay = %g goes by a stack of layers below a head, which "
+            "training of model.kind = %s does not have: at optimizer.layer_decay; leave it "
+            "out",
+            spec->optimizer.layer_decay, shape->family->name);
 }
 
 /* A running sum has no gradient of one micro-batch, and parameters that no example depends on keep

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A warning: so many prompts, and so many times fewer texts. */
+/* Warns if there are many prompts, and far fewer different texts. */
 enum { MANY_PROMPTS = 20, FEW_TEXTS = 20 };
 
 /* Totals of the texts. */

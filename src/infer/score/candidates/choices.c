@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the distributions of a batch: 64 MiB, or that of one place. */
+/* The limit for distributions of a batch: 64 MiB, or that of one place. */
 #define WHOLE_FLOATS (INT64_C(16) << 20)
 
 /* ---- batches ---- */

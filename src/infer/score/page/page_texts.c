@@ -147,7 +147,7 @@ static bp_err put_beginning(json_t *row, const char *key, const bp_tokenizer *to
     return BP_OK;
 }
 
-/* Of a pair. */
+/* For a pair. */
 static bp_err add_source(json_t *row, const bp_tokenizer *tokenizer, const bp_score_plan *plan,
                          const bp_score_document *place)
 {

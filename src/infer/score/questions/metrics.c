@@ -78,8 +78,8 @@ static double entropy_of(const double *p, int64_t count)
     return sum;
 }
 
-/* Of the options' softmax by member: that of the mean less the mean of each. Source: Depeweg et al.
- * 2018 (arXiv:1710.07283), eq. 8. */
+/* For the options' softmax by member: that of the mean less the mean of each. Source: Depeweg et
+ * al. 2018 (arXiv:1710.07283), eq. 8. */
 static void disagree(question_metrics *out, const question_results *r, const bp_question *q)
 {
     double *p = bp_alloc("score.questions", 2 * q->options, sizeof *p), *mean = p + q->options;

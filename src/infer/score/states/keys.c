@@ -60,7 +60,7 @@ static bp_err write_unit(state_file *file, bp_score_unit *unit, bp_part_result *
         err = bp_score_unit_load(unit, part->unit);
     if (err == BP_OK && keys.count != bp_score_unit_scored(unit))
         err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
-                      "a result is damaged, it has not a key for each scored token: at %s",
+                      "a result is damaged, it does not have a key for each scored token: at %s",
                       part->path);
     for (int64_t w = 0; err == BP_OK && w < bp_score_unit_windows(unit); w++) {
         int64_t value;

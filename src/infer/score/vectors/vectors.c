@@ -89,8 +89,9 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     if (err != BP_OK)
         return err;
     out->node_bytes += bytes.node;
-    out->own_bytes += bytes.weights + bytes.work +
-                      (int64_t)sizeof(float) * (self->sorted + VECTORS_UNIT) * bytes.widest.width;
+    out->own_bytes +=
+        bytes.weights + bytes.work +
+        (int64_t)sizeof(float) * (self->sorted + VECTORS_UNIT) * bytes.widest.vocab_size;
     return BP_OK;
 }
 

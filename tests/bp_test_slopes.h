@@ -1,0 +1,96 @@
+/* A stage's gradients against slopes of its loss, along each tensor's gradient, by central
+ * differences. */
+#ifndef BP_TEST_SLOPES_H
+#define BP_TEST_SLOPES_H
+
+#include "bp_test.h"
+
+#include "base/mem.h"
+#include "models/network/network.h"
+#include "train/engine/stage.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct bp_test_slopes {
+    bp_network *network;
+    bp_stage *stage;               /* has the gradient of the loss */
+    double (*loss)(void *context); /* of the network's values as they are now */
+    void *context;
+    /* Is the loss constant along it, so that its gradient is only rounding? NULL: all gradients are
+     * above 1e-4. */
+    bool (*is_constant)(const void *context, const bp_param *param);
+    double relative, absolute; /* tolerance */
+} bp_test_slopes;
+
+static inline double bp_test_slope(const bp_test_slopes *of, bp_param *param, const float *gradient,
+                                   double norm, double step)
+{
+    int64_t n = bp_param_floats(param);
+    float *kept = bp_alloc("test", n, sizeof *kept);
+    double loss[2];
+
+    memcpy(kept, param->value, (size_t)n * sizeof *kept);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++)
+            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
+        loss[side] = of->loss(of->context);
+    }
+    memcpy(param->value, kept, (size_t)n * sizeof *kept);
+    bp_free(kept);
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+/* A loss may be curved, or bend within a step: then a smaller one shows its slope. */
+static inline void bp_test_check_slope(const bp_test_slopes *of, bp_param *param,
+                                       const float *gradient, double norm)
+{
+    static const double STEPS[] = {2e-3, 5e-4, 1e-4};
+    double slope = 0;
+
+    for (size_t k = 0; k < sizeof STEPS / sizeof *STEPS; k++) {
+        slope = bp_test_slope(of, param, gradient, norm, STEPS[k]);
+        if (fabs(slope - norm) <= of->relative * norm + of->absolute)
+            return;
+    }
+    fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
+}
+
+/** Check each tensor that is trained; returns how many had a slope. */
+static inline int bp_test_check_slopes(const bp_test_slopes *of)
+{
+    int64_t floats = of->network->trained_floats;
+    float *gradients = bp_alloc("test", floats, sizeof *gradients);
+    int checked = 0;
+
+    memcpy(gradients, of->stage->gradient, (size_t)floats * sizeof *gradients);
+    for (int g = 0; g < of->network->group_count; g++)
+        for (int k = 0; k < of->network->groups[g].count && !of->network->groups[g].frozen; k++) {
+            bp_group *group = &of->network->groups[g];
+            bp_param *param = &group->params[k];
+            const float *gradient = gradients + group->place + param->place;
+            double norm = 0;
+
+            for (int64_t i = 0; i < bp_param_floats(param); i++)
+                norm += (double)gradient[i] * (double)gradient[i];
+            norm = sqrt(norm);
+            if (of->is_constant && (of->is_constant(of->context, param) || norm < 1e-3)) {
+                assert_true(norm < 1e-2);
+                continue;
+            }
+            assert_true(norm > 1e-4);
+            bp_test_check_slope(of, param, gradient, norm);
+            checked++;
+        }
+    bp_free(gradients);
+    return checked;
+}
+
+/** bp_test_slopes.is_constant: biases of keys, a constant in all of a query's scores. */
+static inline bool bp_test_is_key_bias(const void *context, const bp_param *param)
+{
+    (void)context;
+    return strstr(param->name, ".k.bias") != NULL;
+}
+
+#endif
