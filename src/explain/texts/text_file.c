@@ -72,8 +72,10 @@ static bp_err take_pair(void *context, const json_t *line, int64_t number)
 {
     static const char *const KEYS[] = {"prompt", "text"};
     pair_sides *to = context;
+    const json_t *text = json_object_get(line, "text");
+    bool is_empty = json_is_string(text) && json_string_length(text) == 0;
 
-    if (json_is_string(json_object_get(line, "error"))) { /* too long a prompt */
+    if (is_empty || json_is_string(json_object_get(line, "error"))) { /* too long a prompt */
         to->left_out++;
         return BP_OK;
     }
@@ -112,8 +114,8 @@ static bp_err write_sides(char *const *paths, const char *outputs)
         err = bp_file_write(paths[s], sides.side[s].data, sides.side[s].bytes);
     if (err == BP_OK && sides.left_out > 0)
         BP_WARN("explain.left_out",
-                "%" PRId64 " sources were too long to write for, and are not explained: at "
-                "explain.texts = %s",
+                "%" PRId64 " lines have no text, as the source was too long or the text empty, and "
+                "are not explained: at explain.texts = %s",
                 sides.left_out, outputs);
     bp_buffer_clear(&sides.side[0]);
     bp_buffer_clear(&sides.side[1]);
