@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "base/process/launcher.h"
 #include "base/process/signals.h"
+#include "base/process/standard_output.h"
 #include "mesh/mesh.h"
 #include "tools.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,17 +102,6 @@ static bp_err run_tool(const bp_tool *tool, const char *name, int argc, char **a
                    !tool ? "no tool was" : "neither file nor option was");
 }
 
-/* Did all get out? A reader that had enough (head) is not a failure. */
-static bp_err flush_output(void)
-{
-    errno = 0;
-    if ((fflush(stdout) == 0 && !ferror(stdout)) || errno == EPIPE)
-        return BP_OK;
-    if (errno == 0)
-        errno = EIO;
-    return bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
-}
-
 /* Help needs no MPI: it is there on a login node, and where MPI can't start. */
 static bp_err answer(asked_for what, const bp_tool *tool, const char *name)
 {
@@ -125,7 +114,7 @@ static bp_err answer(asked_for what, const bp_tool *tool, const char *name)
         err = no_tool(name);
     else if (bp_log_speaks())
         err = print_help(stdout, tool);
-    return err == BP_OK ? flush_output() : err;
+    return err == BP_OK ? bp_stdout_flush() : err;
 }
 
 /* What the libraries open must not become standard input where that is closed: what takes its place
@@ -145,6 +134,7 @@ int main(int argc, char **argv)
 
     bp_err_set_program("bagpipe-data");
     hold_stdin();
+    bp_stdout_init();
     if (what != ASKED_WORK) {
         err = answer(what, tool, name);
         if (err != BP_OK && bp_log_speaks())
@@ -157,7 +147,7 @@ int main(int argc, char **argv)
     if (err == BP_OK)
         err = run_tool(tool, name, argc, argv);
     if (err == BP_OK)
-        err = flush_output();
+        err = bp_stdout_flush();
     if (err != BP_OK && bp_log_speaks()) /* all ranks have it: one says it */
         bp_err_print(err);
     bp_mpi_finish();

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/process/launcher.h"
 #include "base/process/signals.h"
+#include "base/process/standard_output.h"
 #include "doctor.h"
 #include "help.h"
 #include "io/corpus/corpus_file.h"
@@ -432,6 +433,16 @@ static int command(int argc, char **argv)
     return bp_doctor_command(argc - 2, argv + 2, tables);
 }
 
+/* The exit status, after what it printed has got out. */
+static int end_output(int status)
+{
+    bp_err err = status == 0 ? bp_stdout_flush() : BP_OK;
+
+    if (err != BP_OK)
+        bp_err_print(err);
+    return status == 0 ? (int)err : status;
+}
+
 static bool is_command(int argc, char **argv, bool help)
 {
     static const char *const names[] = {"status", "plot", "doctor"};
@@ -468,14 +479,15 @@ int main(int argc, char **argv)
     bool help = asks_for_help(&word, argc, argv);
     bp_err err;
 
+    bp_stdout_init();
     if (is_command(argc, argv, help)) {
         bp_signals_default();
-        return command(argc, argv);
+        return end_output(command(argc, argv));
     }
     err = help ? BP_OK : parse(&args, argc, argv);
     if (help || args.requeue || args.check) {
         bp_signals_default();
-        return answer(argc, argv, &args, err);
+        return end_output(answer(argc, argv, &args, err));
     }
     bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
     if (err == BP_OK)

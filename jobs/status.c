@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "base/process/standard_output.h"
 #include "help.h"
 #include "job.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,11 +42,9 @@ const bp_help bp_status_help = {
 
 static bp_err print(char *text)
 {
-    bool printed;
-
-    printed = fputs(text, stdout) >= 0 && fflush(stdout) == 0;
+    (void)fputs(text, stdout);
     bp_free(text);
-    return printed ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
+    return bp_stdout_flush();
 }
 
 static bp_err print_lines(const json_t *status, bool first)
@@ -57,14 +55,11 @@ static bp_err print_lines(const json_t *status, bool first)
         bp_buffer_printf(&text, "\n");
     bp_run_status_text(&text, status);
     text.data[text.bytes - 1] = '\0'; /* it ends with a line break */
-    errno = 0;
     bp_printable_add(&shown, text.data, text.bytes - 1, "\n");
     bp_print_lines(shown.data, STATUS_INDENT);
     bp_buffer_clear(&shown);
     bp_buffer_clear(&text);
-    return fflush(stdout) == 0 && !ferror(stdout)
-               ? BP_OK
-               : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
+    return bp_stdout_flush();
 }
 
 /* The requested runs, and those found. */

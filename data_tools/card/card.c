@@ -120,13 +120,15 @@ const bp_tool bp_tool_card = {
                  "MODEL is a run, a checkpoint or an ensemble. The card has the sections and the "
                  "front matter (YAML) of Hugging Face's cards, filled from the run's files: model, "
                  "corpora, keys, figures of the training, machine. RESULTS are run folders of "
-                 "score, uncertainty and explain, which must be of this model, and folders of the "
-                 "reports pii, toxicity and leakage. A data sheet has the questions of Gebru et "
+                 "score, generate (with generate.references), uncertainty and explain, which must "
+                 "be of this model, and folders of the reports pii, toxicity and leakage. A data "
+                 "sheet has the questions of Gebru et "
                  "al. 2021, with counts, lengths, labels, duplicates, sources and hashes.\n"
                  "Nothing is invented: what only people know is listed as open questions.",
              .options = OPTIONS,
              .examples = "  bagpipe-data card runs/gpt runs/scored reports/pii --out README.md\n"
                          "  bagpipe-data card runs/gpt --license apache-2.0 --language en\n"
+                         "  bagpipe-data card runs/translator runs/translations\n"
                          "  bagpipe-data card train.h5 reports/pii --out train.md\n",
              .statuses = STATUSES},
     .run = run};

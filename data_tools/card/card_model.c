@@ -11,6 +11,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/family.h"
+#include "outputs.h"
 #include "run/run_compare.h"
 #include "run/run_fields.h"
 #include "run/status/run_history.h"
@@ -265,6 +266,24 @@ static void add_keys(subject *self)
     (void)json_object_set_new(self->card->data, "has_keys", json_boolean(json_array_size(keys)));
 }
 
+/* Are examples texts of any length, which padding makes as long as the context? */
+static bool pads(const subject *self)
+{
+    const json_t *model = json_object_get(self->state, "model");
+    const bp_model_family *family = bp_model_family_find(text_of(model, "kind"));
+    const bp_objective *objective = family ? family->objective : NULL;
+
+    return has(model, "task") || (objective && (objective->pairs || objective->noises));
+}
+
+#define PADDED ", each example counted as `model.context`"
+
+/* Of a run that is too old to tell how many of its tokens are padding. */
+static const char *padding_of(const subject *self)
+{
+    return pads(self) && bp_history_main(&self->history)->padded ? PADDED : "";
+}
+
 static void add_figures(subject *self, json_t *procedure, json_t *environment)
 {
     const bp_curve_figures figures = bp_curve_figures_of(bp_history_main(&self->history));
@@ -274,14 +293,15 @@ static void add_figures(subject *self, json_t *procedure, json_t *environment)
     if (figures.step > 0)
         card_fact(procedure, "steps", "%s", grouped(figures.step));
     if (figures.tokens > 0)
-        card_fact(procedure, "tokens", "%s", grouped(figures.tokens));
+        card_fact(procedure, "tokens", "%s%s", grouped(figures.tokens), padding_of(self));
     if (!isnan(figures.loss))
         card_fact(procedure, "loss of the last batches, nats", "%.4g", figures.loss);
     if (!isnan(figures.best_valid_loss))
         card_fact(procedure, "best validation loss, nats", "%.4g at step %s",
                   figures.best_valid_loss, grouped(figures.best_step));
     if (!isnan(figures.median_speed))
-        card_fact(procedure, "tokens a second", "%.4g", figures.median_speed);
+        card_fact(procedure, "tokens a second", "%.4g%s", figures.median_speed,
+                  pads(self) ? PADDED : "");
     if (!isnan(figures.hours) && figures.hours > 0) {
         card_fact(procedure, "hours of training steps", "%.3g", figures.hours);
         if (cores > 0)
@@ -307,6 +327,54 @@ static void add_machine(subject *self, json_t *environment)
         card_fact(environment, name, "%s", json_is_string(value) ? json_string_value(value) : "");
 }
 
+/* What events.jsonl tells of starts after the first. */
+typedef struct later_starts {
+    int64_t interrupted, extended;
+    int64_t from;     /* the step at which the last extension began; 0: not known */
+    bool is_extended; /* the start that is read */
+} later_starts;
+
+static bp_err take_event(void *context, const json_t *line, int64_t number)
+{
+    static const char *const begins[] = {"resumed", "member_started", NULL};
+    later_starts *starts = context;
+    const char *after = text_of(line, "after");
+
+    (void)number;
+    if (says(line, "event", "opened")) {
+        starts->is_extended = strncmp(after, "was complete", strlen("was complete")) == 0;
+        starts->extended += starts->is_extended;
+        starts->interrupted += after[0] != '\0' && !starts->is_extended;
+    } else if (starts->is_extended && is_among(text_of(line, "event"), begins) &&
+               integer_of(line, "step") > 0)
+        starts->from = integer_of(line, "step");
+    return BP_OK;
+}
+
+/* A run that was complete goes on if it is asked for more steps. */
+static void add_starts(const subject *self, json_t *procedure)
+{
+    const bp_path path = bp_path_in(self->run, "events.jsonl");
+    later_starts starts = {0};
+    bp_buffer text = {0};
+
+    if (integer_of(self->record, "starts") < 2)
+        return;
+    bp_buffer_printf(&text, "%lld", integer_of(self->record, "starts"));
+    if (bp_path_exists(path.text))
+        (void)json_lines_each(path.text, take_event, &starts);
+    if (starts.interrupted > 0)
+        bp_buffer_printf(&text, ": it was interrupted, and went on");
+    if (starts.extended > 0)
+        bp_buffer_printf(&text, "%s it was extended", starts.interrupted > 0 ? ";" : ":");
+    if (starts.from > 0)
+        bp_buffer_printf(&text, " from %s", grouped(starts.from));
+    if (starts.from > 0)
+        bp_buffer_printf(&text, " to %s steps", grouped(run_steps(self->record, &self->pairs)));
+    card_fact(procedure, "starts", "%s", text.data);
+    bp_buffer_clear(&text);
+}
+
 static void add_training(subject *self)
 {
     json_t *procedure = card_list(self->card, "procedure"),
@@ -321,9 +389,7 @@ static void add_training(subject *self)
         card_fact(procedure, "version of bagpipe", "%s", text_of(self->record, "version"));
         card_fact(procedure, "started", "%s", text_of(self->record, "started"));
         card_fact(procedure, "ended", "%s (%s)", text_of(exit, "time"), text_of(exit, "state"));
-        if (integer_of(self->record, "starts") > 1)
-            card_fact(procedure, "starts", "%lld: it was interrupted, and went on",
-                      integer_of(self->record, "starts"));
+        add_starts(self, procedure);
         add_machine(self, environment);
         json_decref(command);
     }
@@ -421,8 +487,9 @@ static void add_limits(subject *self)
     card *to = self->card;
 
     if (self->parameters > 0 && figures.tokens > 0)
-        card_line(to, "limits", "It was trained on %.3g tokens a parameter, counting repetitions.",
-                  (double)figures.tokens / (double)self->parameters);
+        card_line(to, "limits",
+                  "It was trained on %.3g tokens a parameter, counting repetitions%s.",
+                  (double)figures.tokens / (double)self->parameters, padding_of(self));
     if (self->record && !says(json_object_get(self->record, "exit"), "state", "finished"))
         card_line(to, "limits", "Its training is not finished: %s.",
                   text_of(json_object_get(self->record, "exit"), "state"));

@@ -88,6 +88,16 @@ static void add_result(card *self, const char *task, const char *dataset, json_t
         json_boolean(json_array_size(json_object_get(self->data, "results"))));
 }
 
+/* pipeline: a scalar of YAML already; NULL: unknown. */
+static void add_plain_result(card *self, const char *pipeline, const char *dataset, json_t *metrics)
+{
+    char *plain = bp_strdup(pipeline ? pipeline : "\"other\"");
+
+    plain[strlen(plain) - 1] = '\0';
+    add_result(self, plain + 1, dataset, metrics);
+    bp_free(plain);
+}
+
 static void add_metric(json_t *metrics, const char *type, const char *name, const json_t *value)
 {
     if (json_is_number(value)) {
@@ -270,15 +280,13 @@ static void add_task(card *self, const json_t *summary, const char *folder)
     const char *pipeline = json_string_value(json_object_get(self->data, "pipeline"));
     json_t *table = table_new(self, "Figures of the task, with 95 % intervals over documents:"),
            *metrics = json_array();
-    char *name = corpora_of(folder), *plain = bp_strdup(pipeline ? pipeline : "\"other\"");
+    char *name = corpora_of(folder);
 
     add_figures(table, add_row(table, name), task, task);
     add_metrics(metrics, task);
-    plain[strlen(plain) - 1] = '\0'; /* it is a scalar of YAML already */
-    add_result(self, plain + 1, name, metrics);
+    add_plain_result(self, pipeline, name, metrics);
     json_decref(metrics);
     bp_free(name);
-    bp_free(plain);
 }
 
 static void add_questions(card *self, const json_t *summary)
@@ -311,6 +319,58 @@ static bp_err add_score(card *self, const char *folder, const char *path)
         add_questions(self, summary);
     else if (err == BP_OK)
         add_perplexities(self, summary);
+    json_decref(summary);
+    return err;
+}
+
+/* ---- texts that the model wrote ---- */
+
+/* BLEU and chrF2 against references. */
+static bp_err add_texts(card *self, const char *folder, const char *path)
+{
+    static const struct {
+        const char *name, *type, *title;
+    } shown[] = {{"bleu", "bleu", "BLEU"}, {"chrf2", "chrf", "chrF2"}};
+    run_pairs pairs = {0};
+    json_t *summary = NULL, *metrics = json_array(), *table;
+    bp_err err = bp_json_load(&summary, path, LIMIT_BYTES);
+    const json_t *figures = json_object_get(summary, "figures"), *rule;
+    const char *pipeline = json_string_value(json_object_get(self->data, "pipeline")), *prompts;
+    char *about, *name;
+
+    if (err == BP_OK)
+        err = check_model(self, json_object_get(summary, "model"), "generate.model", folder);
+    if (err == BP_OK && !figures)
+        err = BP_FAIL(BP_ERR_FORMAT, "card.no_references",
+                      "the texts were not compared with references: at %s; run generate with "
+                      "generate.references, in another run.dir",
+                      folder);
+    if (err == BP_OK)
+        err = bp_run_pairs_read(&pairs, folder);
+    if (err == BP_OK) {
+        rule = json_object_get(summary, "rule");
+        prompts = bp_run_pairs_find(&pairs, "generate.prompts");
+        name = bp_strdup(prompts ? bp_path_base(prompts) : bp_path_base(folder));
+        about = bp_sprintf("Texts for %s prompts (%s%s) against their references, with 95 %% "
+                           "intervals over prompts:",
+                           grouped(integer_of(summary, "prompts")), text_of(rule, "strategy"),
+                           says(rule, "strategy", "beam") ? " search" : "");
+        table = table_new(self, about);
+        json_t *cells = add_row(table, name);
+
+        for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
+            const json_t *figure = json_object_get(figures, shown[k].name);
+
+            add_title(table, shown[k].title);
+            add_cell(cells, card_figure_of(figure));
+            add_metric(metrics, shown[k].type, shown[k].title, json_object_get(figure, "value"));
+        }
+        add_plain_result(self, pipeline, name, metrics);
+        bp_free(about);
+        bp_free(name);
+    }
+    bp_run_pairs_clear(&pairs);
+    json_decref(metrics);
     json_decref(summary);
     return err;
 }
@@ -492,6 +552,7 @@ bp_err card_results(card *self, const char *folder)
         const char *job, *file;
         bp_err (*add)(card *self, const char *folder, const char *path);
     } jobs[] = {{"score", "score/summary.json", add_score},
+                {"generate", "generate/summary.json", add_texts},
                 {"uncertainty", "uncertainty/summary.json", add_uncertainty},
                 {"explain", "explain/summary.json", add_explanations}};
 
@@ -507,7 +568,7 @@ bp_err card_results(card *self, const char *folder)
     if (bp_path_exists(bp_path_in(folder, "run.json").text))
         return BP_FAIL(BP_ERR_FORMAT, "card.no_results",
                        "the run has no results that this card takes: at %s; name runs of score, "
-                       "uncertainty and explain for a model, or folders of reports",
+                       "generate, uncertainty and explain for a model, or folders of reports",
                        folder);
     return add_report(self, folder);
 }

@@ -330,8 +330,10 @@ static void report(const model_source *from, const bp_tokenizer *tokenizer)
 
     bp_buffer sizes = {0};
     for (int k = 0; shape.table->sizes[k].ours; k++)
-        if (bp_hf_is_given(&shape, k))
-            bp_buffer_printf(&sizes, ", %s %.12g", shape.table->sizes[k].ours, shape.sizes[k]);
+        if (bp_hf_is_given(&shape, k)) {
+            bp_buffer_printf(&sizes, ", ");
+            bp_hf_size_text(&sizes, &shape, k);
+        }
     bp_log("model: %s%s: %lld parameters", shape.table->kind, sizes.data,
            (long long)parameters_of(model));
     bp_buffer_clear(&sizes);

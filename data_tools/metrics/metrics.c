@@ -7,8 +7,7 @@
 #include "infer/score/texts.h"
 #include "mesh/mesh.h"
 #include "metrics_coverage.h"
-#include "metrics_files.h"
-#include "metrics_model.h"
+#include "metrics_kinds.h"
 #include "metrics_print.h"
 #include "output.h"
 #include "tools.h"
@@ -17,15 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct metrics_arguments {
-    tool_files files;
-    tool_texts references;
-    const char *kind, *hypothesis, *against, *words, *wordnet, *out;
-    bool table; /* --short */
-    metrics_model_spec model;
-    int64_t seed;
-} metrics_arguments;
 
 enum {
     KEY_KIND = 'k',
@@ -46,7 +36,7 @@ enum {
 static const struct argp_option OPTIONS[] = {
     {"kind", KEY_KIND, "KIND", 0,
      "what to measure: bleu, chrf, rouge, meteor, bertscore, perplexity, classes, regression, tags "
-     "or spans (required)",
+     "or spans (required); of texts also a list: bleu,chrf",
      0},
     {"reference", KEY_REFERENCE, "FILE", 0,
      "what is right, a document a line (required, except for perplexity); there may be several for "
@@ -83,156 +73,6 @@ static const bp_help_row STATUSES[] = {
     {"78", "the model can't be used for this"},
     {0}};
 
-/* ---- a system's answers ---- */
-
-/* Those of one kind are filled. */
-typedef struct answers_of {
-    bp_text_answers text;
-    bp_class_answers classes;
-    bp_real_answers real;
-    bp_tag_answers tags;
-    bp_span_answers spans;
-    int32_t *codes;
-    bp_entity_counts *entities;
-    double *numbers[2];
-} answers_of;
-
-static void answers_clear(answers_of *answers)
-{
-    bp_text_answers_clear(&answers->text);
-    bp_real_answers_clear(&answers->real);
-    bp_free(answers->codes);
-    bp_free(answers->entities);
-    bp_free(answers->numbers[0]);
-    bp_free(answers->numbers[1]);
-}
-
-typedef struct inputs {
-    const metrics_arguments *arguments;
-    const answer_file *references; /* [arguments->references.count] */
-    const bp_line **lines;         /* of each */
-    bp_wordnet *wordnet;           /* meteor; NULL: not there */
-    metrics_model *model;          /* bertscore, perplexity */
-} inputs;
-
-static bp_text_pairs pairs_of(const inputs *in, const answer_file *hypothesis)
-{
-    return (bp_text_pairs){hypothesis->count, in->arguments->references.count, hypothesis->lines,
-                           in->lines};
-}
-
-static bp_bleu_words words_of(const metrics_arguments *arguments)
-{
-    return strcmp(arguments->words, "zh") == 0     ? BP_WORDS_ZH
-           : strcmp(arguments->words, "none") == 0 ? BP_WORDS_NONE
-                                                   : BP_WORDS_13A;
-}
-
-static bp_err count_bleu(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    bp_text_pairs pairs = pairs_of(in, hypothesis);
-
-    return bp_bleu_count(&out->text, &pairs, words_of(in->arguments));
-}
-
-static bp_err count_chrf(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    bp_text_pairs pairs = pairs_of(in, hypothesis);
-
-    return bp_chrf_count(&out->text, &pairs);
-}
-
-static bp_err count_rouge(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    bp_text_pairs pairs = pairs_of(in, hypothesis);
-
-    return bp_rouge_count(&out->text, &pairs);
-}
-
-static bp_err count_meteor(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    bp_text_pairs pairs = pairs_of(in, hypothesis);
-
-    return bp_meteor_count(&out->text, &pairs, words_of(in->arguments), in->wordnet);
-}
-
-static bp_err count_bertscore(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    return metrics_model_bertscore(&out->text, in->model, hypothesis, in->references,
-                                   in->arguments->references.count);
-}
-
-static bp_err count_perplexity(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    return metrics_model_perplexity(&out->text, in->model, hypothesis);
-}
-
-static bp_err count_spans(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    bp_text_pairs pairs = pairs_of(in, hypothesis);
-
-    out->numbers[0] = bp_alloc("tool.metrics", pairs.documents, sizeof(double));
-    out->numbers[1] = bp_alloc("tool.metrics", pairs.documents, sizeof(double));
-    bp_spans_count(out->numbers[0], out->numbers[1], &pairs);
-    out->spans = (bp_span_answers){pairs.documents, out->numbers[0], out->numbers[1]};
-    return BP_OK;
-}
-
-static bp_err count_classes(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    return read_classes(&out->classes, &out->codes, in->references, hypothesis);
-}
-
-static bp_err count_numbers(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    bp_err err = read_numbers(&out->numbers[0], in->references);
-
-    if (err == BP_OK)
-        err = read_numbers(&out->numbers[1], hypothesis);
-    if (err == BP_OK)
-        bp_real_answers_init(&out->real, out->numbers[0], out->numbers[1], hypothesis->count);
-    return err;
-}
-
-static bp_err count_tags(answers_of *out, const inputs *in, const answer_file *hypothesis)
-{
-    return read_tags(&out->tags, &out->entities, in->references, hypothesis);
-}
-
-/* ---- kinds ---- */
-
-typedef struct metrics_kind {
-    const bp_metric *metric;
-    bool several; /* references */
-    bp_err (*count)(answers_of *, const inputs *, const answer_file *);
-    size_t answers;        /* where they are in answers_of; they begin with the documents */
-    const char *signature; /* sacreBLEU's, for the number of references and the words; NULL: none */
-    bool needs_model, needs_no_reference;
-} metrics_kind;
-
-static const metrics_kind KINDS[] = {
-    {&bp_metric_bleu, true, count_bleu, offsetof(answers_of, text),
-     "nrefs:%d|case:mixed|eff:no|tok:%s|smooth:exp|version:bagpipe-" BAGPIPE_VERSION},
-    {&bp_metric_chrf, true, count_chrf, offsetof(answers_of, text),
-     "nrefs:%d|case:mixed|eff:yes|nc:6|nw:0|space:no|version:bagpipe-" BAGPIPE_VERSION},
-    {&bp_metric_rouge, true, count_rouge, offsetof(answers_of, text), NULL},
-    {&bp_metric_meteor, true, count_meteor, offsetof(answers_of, text), NULL},
-    {&bp_metric_bertscore, true, count_bertscore, offsetof(answers_of, text), NULL, true},
-    {&bp_metric_perplexity, true, count_perplexity, offsetof(answers_of, text), NULL, true, true},
-    {&bp_metric_classes, false, count_classes, offsetof(answers_of, classes), NULL},
-    {&bp_metric_regression, false, count_numbers, offsetof(answers_of, real), NULL},
-    {&bp_metric_tags, false, count_tags, offsetof(answers_of, tags), NULL},
-    {&bp_metric_spans, true, count_spans, offsetof(answers_of, spans), NULL}};
-#define KIND_COUNT (sizeof KINDS / sizeof KINDS[0])
-
-static const metrics_kind *find_kind(const char *name)
-{
-    for (size_t k = 0; k < KIND_COUNT && name; k++)
-        if (strcmp(KINDS[k].metric->kind, name) == 0)
-            return &KINDS[k];
-    return NULL;
-}
-
 /* ---- the work ---- */
 
 static json_t *pair_json(const bp_metric *metric, const bp_figure_pair *pairs)
@@ -252,7 +92,7 @@ static json_t *pair_json(const bp_metric *metric, const bp_figure_pair *pairs)
     return all;
 }
 
-static bp_err put_figures(json_t *root, const metrics_kind *kind, const answers_of *systems,
+static bp_err put_figures(json_t *root, const metrics_kind *kind, const metrics_answers *systems,
                           const metrics_arguments *arguments)
 {
     const void *answers[2] = {(const char *)&systems[0] + kind->answers,
@@ -301,7 +141,7 @@ static json_t *new_root(const metrics_kind *kind, const metrics_arguments *argum
 }
 
 /* Where a model wrote the texts, and says how sure it was. */
-static void put_coverage(json_t *root, const metrics_kind *kind, const answers_of *system,
+static void put_coverage(json_t *root, const metrics_kind *kind, const metrics_answers *system,
                          const answer_file *hypothesis)
 {
     json_t *coverage =
@@ -312,7 +152,7 @@ static void put_coverage(json_t *root, const metrics_kind *kind, const answers_o
 }
 
 /* Which model, and how it was read. */
-static void put_model(json_t *root, const metrics_kind *kind, const inputs *in)
+static void put_model(json_t *root, const metrics_kind *kind, const metrics_inputs *in)
 {
     const metrics_model_spec *spec = &in->arguments->model;
 
@@ -326,11 +166,11 @@ static void put_model(json_t *root, const metrics_kind *kind, const inputs *in)
 }
 
 /* The figures of the reference itself, where a metric needs none. */
-static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs *in)
+static bp_err put_reference(json_t *root, const metrics_kind *kind, const metrics_inputs *in)
 {
     const answer_file *reference = &in->references[0];
     bp_figure figures[BP_METRIC_FIGURES];
-    answers_of answers = {0};
+    metrics_answers answers = {0};
     bp_err err = kind->count(&answers, in, reference);
 
     if (err == BP_OK)
@@ -338,34 +178,42 @@ static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs
                                  reference->count, (uint64_t)in->arguments->seed);
     if (err == BP_OK)
         (void)json_object_set_new(root, "reference", bp_metric_json(kind->metric, figures));
-    answers_clear(&answers);
+    metrics_answers_clear(&answers);
     return err;
 }
 
 /* JSON is printed if nothing else is asked for. Whoever watches a terminal sees figures too,
  * whatever becomes of the JSON on standard output. */
-static bp_err put(const json_t *root, const metrics_kind *kind, const metrics_arguments *arguments)
+static bp_err put(json_t *const *roots, const metrics_kinds *kinds,
+                  const metrics_arguments *arguments)
 {
-    char *text = bp_json_text(root);
+    json_t *all = kinds->count == 1 ? json_incref(roots[0]) : json_object();
     bp_err err = BP_OK;
+    char *text;
+
+    for (int k = 0; k < kinds->count && kinds->count > 1; k++)
+        (void)json_object_set(all, kinds->list[k]->metric->kind, roots[k]);
+    text = bp_json_text(all);
 
     if (arguments->out)
         err = bp_file_write(arguments->out, text, strlen(text));
     else if (!arguments->table)
         printf("%s", text);
-    if (arguments->table && err == BP_OK)
-        metrics_print(stdout, root, kind->metric);
-    (void)fflush(stdout);
-    if (!arguments->table && isatty(STDERR_FILENO))
-        metrics_print(stderr, root, kind->metric);
+    for (int k = 0; k < kinds->count && arguments->table && err == BP_OK; k++)
+        metrics_print(stdout, roots[k], kinds->list[k]->metric);
+    (void)fflush(stdout); /* before the figures on standard error; main() looks at it */
+    for (int k = 0; k < kinds->count && !arguments->table && isatty(STDERR_FILENO); k++)
+        metrics_print(stderr, roots[k], kinds->list[k]->metric);
+    json_decref(all);
     bp_free(text);
     return err;
 }
 
-static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_file *hypotheses)
+static bp_err measure(json_t **out, const metrics_kind *kind, const metrics_inputs *in,
+                      const answer_file *hypotheses)
 {
-    answers_of systems[2] = {0};
-    json_t *root = new_root(kind, in->arguments);
+    metrics_answers systems[2] = {0};
+    json_t *root = *out = new_root(kind, in->arguments);
     bp_err err = BP_OK;
 
     if (kind->metric == &bp_metric_meteor)
@@ -380,15 +228,12 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
         err = put_reference(root, kind, in);
     if (err == BP_OK && kind->several)
         put_coverage(root, kind, &systems[0], &hypotheses[0]);
-    if (err == BP_OK)
-        err = put(root, kind, in->arguments);
-    answers_clear(&systems[0]);
-    answers_clear(&systems[1]);
-    json_decref(root);
+    metrics_answers_clear(&systems[0]);
+    metrics_answers_clear(&systems[1]);
     return err;
 }
 
-static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind *kind)
+static bp_err read_all(answer_file *files, const metrics_inputs *in, const metrics_kind *kind)
 {
     const metrics_arguments *arguments = in->arguments;
     int count = arguments->references.count;
@@ -403,6 +248,11 @@ static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind 
         if (!path)
             break;
         err = answer_file_read(&files[k], path, texts);
+        if (err == BP_OK && k < count && files[k].is_written && !kind->needs_no_reference)
+            BP_WARN("metrics.written_reference",
+                    "generate wrote the reference, which is to be what is right: at --reference "
+                    "%s; name its texts as --hypothesis or --against",
+                    path);
         if (err == BP_OK && kind->metric == &bp_metric_tags)
             answer_file_keep_words(&files[k]);
         else if (err == BP_OK && k > 0)
@@ -427,19 +277,28 @@ static bp_err open_wordnet(bp_wordnet **out, const char *folder)
     return BP_OK;
 }
 
-static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *arguments)
+/* Kinds that are asked for together read the same texts. */
+static bp_err run_kinds(const metrics_kinds *kinds, const metrics_arguments *arguments)
 {
+    const metrics_kind *first = kinds->list[0];
     int count = arguments->references.count;
+    json_t *roots[METRICS_KINDS_MOST] = {NULL};
     answer_file *files = bp_alloc("tool.metrics", count + 2, sizeof *files);
-    inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
-    bp_err err = read_all(files, &in, kind);
+    metrics_inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
+    bp_err err = read_all(files, &in, first);
 
-    if (err == BP_OK && kind->metric == &bp_metric_meteor)
-        err = open_wordnet(&in.wordnet, arguments->wordnet);
-    if (err == BP_OK && kind->needs_model)
+    if (err == BP_OK && first->needs_model)
         err = metrics_model_open(&in.model, &arguments->model);
+    for (int k = 0; k < kinds->count && err == BP_OK; k++) {
+        if (kinds->list[k]->metric == &bp_metric_meteor)
+            err = open_wordnet(&in.wordnet, arguments->wordnet);
+        if (err == BP_OK)
+            err = measure(&roots[k], kinds->list[k], &in, files + count);
+    }
     if (err == BP_OK)
-        err = measure(kind, &in, files + count);
+        err = put(roots, kinds, arguments);
+    for (int k = 0; k < kinds->count; k++)
+        json_decref(roots[k]);
     for (int k = 0; k < count + 2; k++)
         answer_file_clear(&files[k]);
     metrics_model_free(&in.model);
@@ -464,11 +323,6 @@ static bp_err check_output(const metrics_arguments *arguments)
 
 static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind)
 {
-    if (!kind)
-        return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_kind",
-                       "there is no kind of metric '%s': at --kind; choose bleu, chrf, rouge, "
-                       "meteor, bertscore, perplexity, classes, regression, tags or spans",
-                       arguments->kind ? arguments->kind : "");
     if ((arguments->references.count == 0 && !kind->needs_no_reference) || !arguments->hypothesis)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "%s is not given: at the command line; name a file",
@@ -524,12 +378,14 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
         {0}};
     bp_err err = tool_parse(&bp_tool_metrics, values, &arguments.files, argc, argv);
-    const metrics_kind *kind = find_kind(arguments.kind);
+    metrics_kinds kinds = {.count = 0};
 
     if (err == BP_OK)
-        err = check(&arguments, kind);
+        err = metrics_kinds_find(&kinds, arguments.kind);
+    for (int k = 0; k < kinds.count && err == BP_OK; k++)
+        err = check(&arguments, kinds.list[k]);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
-        err = run_kind(kind, &arguments);
+        err = run_kinds(&kinds, &arguments);
     bp_free(arguments.references.list);
     return bp_agree(MPI_COMM_WORLD, err);
 }
@@ -548,7 +404,9 @@ const bp_tool bp_tool_metrics = {
              "each figure with its 95 % interval by a bootstrap over documents (sentences of "
              "tags), and with --against the differences, hypothesis less against, on the same "
              "resamples: wins is the share of resamples in which the hypothesis is better. On "
-             "a terminal the figures stand on standard error too, a line each.\n"
+             "a terminal the figures stand on standard error too, a line each. Of several kinds "
+             "the "
+             "JSON has an object with each, by its name.\n"
              "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
              "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
              "to 1, by words, stems and WordNet's synonyms.\n"
@@ -566,7 +424,7 @@ const bp_tool bp_tool_metrics = {
          .options = OPTIONS,
          .examples =
              "  bagpipe-data metrics --kind bleu --reference test.en --hypothesis out.en\n"
-             "  bagpipe-data metrics --kind chrf -r test.en -y out.en --short\n"
+             "  bagpipe-data metrics --kind bleu,chrf -r test.en -y runs/written --short\n"
              "  bagpipe-data metrics --kind bertscore --model bert.checkpoint \\\n"
              "    --reference test.en --hypothesis out.en\n"
              "  bagpipe-data metrics --kind tags --reference a.conll --hypothesis b.conll\n",

@@ -157,7 +157,8 @@ bp_err answer_file_read(answer_file *file, const char *path, bool texts)
     err = bp_file_read(path, FILE_BYTES, &file->text, &bytes);
     if (err != BP_OK)
         return err;
-    if (is_output(file->text, bytes))
+    file->is_written = is_output(file->text, bytes);
+    if (file->is_written)
         err = take_outputs(file, &bytes);
     if (err != BP_OK)
         return err;

@@ -13,6 +13,7 @@ typedef struct answer_file {
     const char *path; /* borrowed, or `inside` */
     char *inside;     /* outputs.jsonl of a run folder; NULL: the path is a file's */
     char *text;       /* each line ends with a zero byte */
+    bool is_written;  /* generate wrote it */
     bp_line *lines;   /* [count] */
     int64_t count;
     int64_t *numbers;                 /* [count] line numbers in the file, from 1; only for words */

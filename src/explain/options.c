@@ -1,6 +1,7 @@
 /* explain.*: the keys. */
 #include "explain/explain.h"
 
+#include "base/buffer.h"
 #include "base/config/ignored.h"
 #include "explain/method.h"
 
@@ -20,7 +21,8 @@ const bp_option bp_explain_options[] = {
      .at = BP_AT(bp_explain_keys, corpus)},
     {.key = "explain.texts",
      .type = BP_OPTION_STRING,
-     .help = "instead: a file of texts, a line each, or FILE.jsonl of objects with \"text\"",
+     .help = "instead: a file of texts, a line each, or FILE.jsonl of objects with \"text\"; of "
+             "models that read pairs outputs.jsonl of generate: each prompt with its text",
      .required = BP_REQUIRED_ONE,
      .at = BP_AT(bp_explain_keys, texts)},
     {.key = "explain.methods",
@@ -242,21 +244,25 @@ const bp_option bp_explain_options[] = {
 /* Each name of the list once. */
 static void check_methods(const char *list, bp_config *config)
 {
+    bp_buffer names = {0};
+
+    for (const bp_explain_method *const *known = bp_explain_methods; *known; known++)
+        bp_buffer_printf(&names, "%s%s", names.bytes > 0 ? ", " : "", (*known)->name);
     for (const char *at = list; *at;) {
         size_t length = strcspn(at, ",");
         const bp_explain_method *method = bp_explain_method_named(at, length);
 
         if (!method)
             bp_config_fault(config, "explain.no_method",
-                            "there is no method '%.*s': at explain.methods; use some of those that "
-                            "bagpipe explain --help lists",
-                            (int)length, at);
+                            "there is no method '%.*s': at explain.methods; use some of %s",
+                            (int)length, at, names.data);
         else if (bp_explain_position(list, method) != at)
             bp_config_fault(config, "explain.twice",
                             "%s is in the list twice: at explain.methods; leave one out",
                             method->name);
         at += length + (at[length] == ',');
     }
+    bp_buffer_clear(&names);
 }
 
 /* Is there a method with attributions of inputs? */

@@ -98,14 +98,23 @@ bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count)
 static int64_t length_of(const bp_batch *all, int stream, int64_t b)
 {
     int64_t T = all->stream[stream].T, length = T;
-    const int32_t *targets = all->term[0].targets + b * T;
 
     if (all->stream[stream].lengths)
         return all->stream[stream].lengths[b];
     if (stream == 0 && all->term[0].count == T)
-        while (length > 1 && targets[length - 1] < 0)
+        while (length > 1 && all->term[0].targets[b * T + length - 1] < 0)
             length--;
     return length;
+}
+
+int64_t bp_batch_filled(const bp_batch *batch)
+{
+    int64_t sum = 0;
+
+    for (int s = 0; s < BP_STREAMS; s++)
+        for (int64_t b = 0; batch->stream[s].T > 0 && b < batch->B; b++)
+            sum += length_of(batch, s, b);
+    return sum;
 }
 
 /* Rows of T values become rows of `fits` values; the space left is filled with `rest`. */

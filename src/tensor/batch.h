@@ -51,6 +51,9 @@ static inline int64_t bp_batch_fit_step(int64_t T)
 {
     return T > 128 ? (T / 16 + 7) / 8 * 8 : 8;
 }
+/** The places of all examples, in both streams, without padding: an example ends as
+ * bp_batch_shorten says. */
+int64_t bp_batch_filled(const bp_batch *batch);
 /** The batch with each micro-batch of `rows` examples (the last may have fewer) cut to its longest
  * example. Rows are moved together within each, in `bytes` (of bp_batch_bytes; `all` may be
  * there). An example ends at its length, or, in a stream without lengths, after the last scored

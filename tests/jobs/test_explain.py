@@ -334,7 +334,7 @@ class Families(Explained):
 
     def test_bad_use(self):
         keys = self.trained("gpt")
-        for words, more in ((["[explain.no_method]", "salience"], ["explain.methods=salience"]), (["[config.empty_value]"], ["explain.methods="]),
+        for words, more in ((["[explain.no_method]", "salience", "use some of attention, lens, saliency, "], ["explain.methods=salience"]), (["[config.empty_value]"], ["explain.methods="]),
                             (["[explain.twice]"], ["explain.methods=gradient,gradient"]), (["[explain.context_too_long]"], ["explain.context=99"]),
                             (["[explain.no_token]", "mask"], ["explain.methods=integrated", "explain.baseline=mask"]),
                             (["[explain.no_target]", "label"], ["explain.target=label"]), (["[explain.no_target]", "genre"], ["explain.target=genre"]),

@@ -81,12 +81,12 @@ class Generate(GenerateTest):
                       "mutual information": lambda line: -line["sequence_mutual_information"] / len(line["tokens"])}
             self.assertEqual([by for by, _ in lists], list(orders)[:1 + len(keys)])
             for by, table in lists:
-                shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
+                shown = [int(index) for index in re.findall(r"<tr><td><a href=\"#text-\d+\">(\d+)</a></td>", table)]
                 self.assertEqual(shown, [line["index"] for line in sorted(lines, key=orders[by])][:10])
                 self.assertIn(html.escape(lines[shown[0]]["text"], quote=False).split()[0], table)
         lines = self.made("page_thrice", 0, "generate.samples=3")  # greedy: a prompt has one text three times
         (table,) = re.findall(r"<h3>By perplexity</h3>\n<table>\n(.*?)</table>", self.data("page_thrice", "index.html").decode(), re.S)
-        shown = [int(index) for index in re.findall(r"<tr><td>(\d+)</td>", table)]
+        shown = [int(index) for index in re.findall(r"<tr><td><a href=\"#text-\d+\">(\d+)</a></td>", table)]
         self.assertEqual(shown, [line["index"] for line in sorted(lines[::3], key=lambda line: -line["perplexity"])][:10])
         self.assert_error(run([program("bagpipe-data"), "table", os.path.join(self.at("page_alone"), "generate", "outputs.jsonl")]), 65, "[h5.not_hdf5]", "JSON Lines")
 

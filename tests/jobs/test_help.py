@@ -2,6 +2,7 @@
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 import bagpipe_test
@@ -135,9 +136,38 @@ class Help(unittest.TestCase):
 
     def test_full_disk_is_noticed(self):
         for command in (["bagpipe", "--help"], ["bagpipe", "score", "--help"], ["bagpipe-data", "help"]):
-            with open("/dev/full", "w", encoding="utf-8") as full:
-                result = subprocess.run([program(command[0])] + command[1:], stdout=full, stderr=subprocess.PIPE, check=False)
-            self.assertEqual(result.returncode, 74, command)
+            self.assert_full(command)
+
+    def assert_full(self, command):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([program(command[0])] + command[1:], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(result.returncode, 74, command)
+        self.assertRegex(result.stderr.decode(), r"^bagpipe(-data)?: error\[74\]: can't write: No space left on device: at standard output; .* \[file\.no_space\]\n$")
+
+    def test_a_reader_that_has_gone_is_no_failure(self):
+        """Whatever has flushed standard output in between: metrics does, and longer outputs do by themselves. A full disk is named there too."""
+        with tempfile.TemporaryDirectory() as folder:
+            lines = self.write(folder, "lines.txt", "the ship\n" * 3)
+            many = self.write(folder, "many.txt", "".join(f"{k}\n" for k in range(9000)))
+            tokenizer, corpus = os.path.join(folder, "t.json"), os.path.join(folder, "many.h5")
+            for command in (["tokenizer", "--kind", "char", "--out", tokenizer, many], ["corpus", "--tokenizer", tokenizer, "--format", "lines", "--out", corpus, many]):
+                self.assertEqual(run([program("bagpipe-data"), *command]).status, 0)
+            for command in (["metrics", "--kind", "bleu", "--reference", lines, "--hypothesis", lines], ["table", corpus]):
+                whole = run([program("bagpipe-data"), *command])
+                self.assertEqual(whole.status, 0, str(whole))
+                reader, writer = os.pipe()
+                os.close(reader)
+                result = subprocess.run([program("bagpipe-data"), *command], stdout=writer, stderr=subprocess.PIPE, check=False)
+                os.close(writer)
+                self.assertEqual((result.returncode, result.stderr), (0, b""), command)
+                self.assert_full(["bagpipe-data", *command])
+
+    @staticmethod
+    def write(folder, name, text):
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 /* The text of --help: usage, options, keys, examples, exit statuses, wrapped to a terminal. */
 #include "base/config/help.h"
 #include "base/mem.h"
+#include "base/process/standard_output.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <string.h>
 
 #define OPTION_INDENT 25 /* where the meaning of an option begins */
@@ -126,12 +126,10 @@ char *bp_help_text(const bp_help *help)
 bp_err bp_help_print(FILE *out, const bp_help *help)
 {
     char *text = bp_help_text(help);
-    bp_err err = BP_OK;
 
-    if ((fputs(text, out) < 0 || fflush(out) != 0) && errno != EPIPE) /* a reader that had enough */
-        err = bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
+    (void)fputs(text, out);
     bp_free(text);
-    return err;
+    return out == stdout ? bp_stdout_flush() : BP_OK;
 }
 
 bool bp_help_is_asked(int argc, char *const *argv)

@@ -381,7 +381,12 @@ static const char *target_of(const explainer *self)
                                         [EXPLAIN_EVERY] = "each outcome",
                                         [EXPLAIN_CLASS] = "one outcome",
                                         [EXPLAIN_HIDDEN] = "the token that is masked"};
+    const bp_model_info *info = self->settings.info;
 
+    if (self->target == EXPLAIN_NEXT && info->reads_source && !bp_task_has_head(&info->task))
+        return bp_explain_keys_of(self->job->config)->texts
+                   ? "the token that follows in what generate wrote"
+                   : "the token that follows in the corpus's target, not in what the model writes";
     return WORDS[self->target];
 }
 

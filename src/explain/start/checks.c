@@ -2,6 +2,7 @@
  * Called by explain.c. */
 #include "explain/start/start.h"
 
+#include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "models/network/weights.h"
 
@@ -201,24 +202,23 @@ static bp_err check_methods(const explainer *self)
     return BP_OK;
 }
 
-/* A text of explain.texts is one text. */
-static bp_err check_texts(const bp_model_info *info)
+/* A text of explain.texts is one text; or, of outputs.jsonl, one with its prompt. */
+static bp_err check_texts(const bp_model_info *info, const char *path)
 {
     const bp_task_kind *kind = bp_task_kind_of(&info->task);
-    const char *reads = info->reads_source && !bp_task_has_head(&info->task)
-                            ? "a source and its target"
-                        : kind->over_places ? "a question and its context"
-                        : kind->at_words    ? "texts that are cut into words"
-                                            : NULL;
+    bool pairs = info->reads_source && !bp_task_has_head(&info->task);
+    const char *reads = pairs && strstr(bp_path_base(path), ".jsonl") ? NULL
+                        : pairs                                       ? "a source and its target"
+                        : kind->over_places                           ? "a question and its context"
+                        : kind->at_words ? "texts that are cut into words"
+                                         : NULL;
 
     return reads ? BP_FAIL(BP_ERR_CONFIG, "explain.no_pairs",
                            "a model of kind %s reads %s, which a line of text does not have: at "
                            "explain.texts; make a corpus with bagpipe-data corpus%s, and give it "
-                           "at explain.corpus",
-                           info->kind, reads,
-                           info->reads_source && !bp_task_has_head(&info->task)
-                               ? " --format pairs SOURCE TARGET"
-                               : "")
+                           "at explain.corpus%s",
+                           info->kind, reads, pairs ? " --format pairs SOURCE TARGET" : "",
+                           pairs ? ", or give outputs.jsonl of bagpipe generate here" : "")
                  : BP_OK;
 }
 
@@ -244,7 +244,7 @@ bp_err explain_check(explainer *self)
                       "special tokens: at explain.context; use %d or more",
                       keys->context, BP_TASK_CONTEXT);
     if (err == BP_OK && keys->texts && job->lm)
-        err = check_texts(info);
+        err = check_texts(info, keys->texts);
     if (err == BP_OK && keys->masks && !info->masks)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
                       "explain.masks is of masked models, which explain.model is not: at "

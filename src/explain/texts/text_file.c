@@ -2,7 +2,10 @@
  * only corpora. Called by texts.c. */
 #include "explain/texts/texts.h"
 
+#include "base/buffer.h"
+#include "base/config/json.h"
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_build.h"
 
@@ -11,8 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ID_BYTES 1025
-#define NONE     "corpus.no_documents]" /* used in the name of the temporary file */
+#define ID_BYTES      1025
+#define NONE          "corpus.no_documents]" /* used in the name of the temporary file */
+#define OUTPUTS_BYTES ((int64_t)1 << 32)
 
 static bp_err fail_no_text(const char *path)
 {
@@ -55,11 +59,113 @@ static bp_err check_empty(const bp_corpus *corpus, const char *path, const bp_co
     return err;
 }
 
+/* ---- pairs: what generate wrote for its prompts ---- */
+
+/* A line of each side for each line of outputs.jsonl. */
+typedef struct pair_sides {
+    const char *path;
+    bp_buffer side[2];
+    int64_t pairs, left_out;
+} pair_sides;
+
+static bp_err take_pair(void *context, const json_t *line, int64_t number)
+{
+    static const char *const KEYS[] = {"prompt", "text"};
+    pair_sides *to = context;
+    const json_t *text = json_object_get(line, "text");
+    bool is_empty = json_is_string(text) && json_string_length(text) == 0;
+
+    if (is_empty || json_is_string(json_object_get(line, "error"))) { /* too long a prompt */
+        to->left_out++;
+        return BP_OK;
+    }
+    for (int s = 0; s < 2; s++) {
+        const json_t *value = json_object_get(line, KEYS[s]);
+
+        if (!json_is_string(value) || json_string_length(value) == 0)
+            return BP_FAIL(BP_ERR_FORMAT, "explain.no_pair",
+                           "there is no \"%s\", the %s of a pair: at explain.texts = %s, line "
+                           "%" PRId64 "; give outputs.jsonl of bagpipe generate",
+                           KEYS[s], s == 0 ? "source" : "target", to->path, number);
+        for (size_t k = 0; k < json_string_length(value); k++) {
+            const char *at = json_string_value(value) + k;
+
+            bp_buffer_add(&to->side[s], *at == '\n' || *at == '\r' || *at == '\0' ? " " : at, 1);
+        }
+        bp_buffer_add(&to->side[s], "\n", 1);
+    }
+    to->pairs++;
+    return BP_OK;
+}
+
+/* Two files, of a source and of a target a line. */
+static bp_err write_sides(char *const *paths, const char *outputs)
+{
+    pair_sides sides = {.path = outputs};
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err = bp_file_read(outputs, OUTPUTS_BYTES, &text, &bytes);
+
+    if (err == BP_OK)
+        err = bp_json_lines(text, bytes, outputs, take_pair, &sides);
+    if (err == BP_OK && sides.pairs == 0)
+        err = fail_no_text(outputs);
+    for (int s = 0; s < 2 && err == BP_OK; s++)
+        err = bp_file_write(paths[s], sides.side[s].data, sides.side[s].bytes);
+    if (err == BP_OK && sides.left_out > 0)
+        BP_WARN("explain.left_out",
+                "%" PRId64 " lines have no text, as the source was too long or the text empty, and "
+                "are not explained: at explain.texts = %s",
+                sides.left_out, outputs);
+    bp_buffer_clear(&sides.side[0]);
+    bp_buffer_clear(&sides.side[1]);
+    bp_free(text);
+    return err;
+}
+
+/* ---- the corpus ---- */
+
+static bp_err build_texts(bp_corpus_built *built, const explain_wish *wish, const char *path)
+{
+    bool json = strstr(bp_path_base(wish->texts), ".jsonl");
+    const bp_corpus_build build = {.paths = &wish->texts,
+                                   .path_count = 1,
+                                   .format = json ? BP_TEXT_JSONL : BP_TEXT_LINES,
+                                   .format_name = json ? "jsonl" : "lines",
+                                   .tokenizer = wish->tokenizer,
+                                   .tool = "bagpipe explain",
+                                   .out = path};
+
+    return bp_corpus_build_file(MPI_COMM_SELF, &build, built);
+}
+
+static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, const char *path)
+{
+    char *sides[] = {bp_sprintf("%s.sources", path), bp_sprintf("%s.targets", path)};
+    const bp_corpus_build build = {.paths = (const char *const *)sides,
+                                   .path_count = 2,
+                                   .format = BP_TEXT_PAIRS,
+                                   .format_name = "pairs",
+                                   .tokenizer = wish->tokenizer,
+                                   .tool = "bagpipe explain",
+                                   .out = path};
+    bp_err err = write_sides(sides, wish->texts);
+
+    if (err == BP_OK)
+        err = bp_corpus_build_file(MPI_COMM_SELF, &build, built);
+    for (int s = 0; s < 2; s++) {
+        (void)unlink(sides[s]);
+        bp_free(sides[s]);
+    }
+    return err;
+}
+
 /* Each reading rank makes its own private file. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
 {
     const char *folder = getenv("TMPDIR");
-    bool json = wish->texts && strstr(bp_path_base(wish->texts), ".jsonl");
+    const bp_model_info *info = wish->info;
+    bool pairs = info->reads_source && !bp_task_has_head(&info->task);
     char *path;
     bp_corpus_built built;
     bp_err err;
@@ -68,14 +174,7 @@ bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
         return bp_corpus_open(out, wish->corpus);
     path = bp_sprintf("%s/bagpipe-%ld-texts.h5", folder && folder[0] ? folder : "/tmp",
                       (long)getpid());
-    const bp_corpus_build build = {.paths = &wish->texts,
-                                   .path_count = 1,
-                                   .format = json ? BP_TEXT_JSONL : BP_TEXT_LINES,
-                                   .format_name = json ? "jsonl" : "lines",
-                                   .tokenizer = wish->tokenizer,
-                                   .tool = "bagpipe explain",
-                                   .out = path};
-    err = bp_corpus_build_file(MPI_COMM_SELF, &build, &built);
+    err = pairs ? build_pairs(&built, wish, path) : build_texts(&built, wish, path);
     if (err == BP_ERR_FORMAT && strncmp(bp_err_id(bp_err_message()), NONE, strlen(NONE)) == 0)
         err = fail_no_text(wish->texts);
     if (err == BP_OK)

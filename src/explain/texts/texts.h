@@ -84,8 +84,9 @@ bp_err explain_texts_read(explain_texts *texts, int64_t document, explain_readin
 
 /* ---- text_file.c ---- */
 
-/** Opens the corpus of the wish. Local. Errors: those of bp_corpus_open; for texts BP_ERR_FORMAT no
- * text, not UTF-8. */
+/** Opens the corpus of the wish. Texts of a model that reads pairs are generate's outputs.jsonl:
+ * its prompts are sources, its texts targets. Local. Errors: those of bp_corpus_open; for texts
+ * BP_ERR_FORMAT no text, not UTF-8, no pair. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish);
 
 /* ---- sets.c ---- */

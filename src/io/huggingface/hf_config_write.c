@@ -36,6 +36,22 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
                                         : json_integer((json_int_t)value);
 }
 
+void bp_hf_size_text(bp_buffer *out, const bp_hf_shape *shape, int k)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+    bool is_id = size->plus && strcmp(size->plus, "-1") == 0;
+    json_t *value = hf_size_json(shape, k);
+
+    bp_buffer_printf(out, "%s ", is_id ? size->theirs : size->ours);
+    if (json_is_string(value))
+        bp_buffer_printf(out, "%s", json_string_value(value));
+    else if (json_is_boolean(value))
+        bp_buffer_printf(out, "%s", json_is_true(value) ? "yes" : "no");
+    else
+        bp_buffer_printf(out, "%.12g", shape->sizes[k] - is_id);
+    json_decref(value);
+}
+
 /* In config.json's form. */
 static json_t *their_json(const bp_hf_shape *shape, int k)
 {

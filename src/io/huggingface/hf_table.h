@@ -3,6 +3,7 @@
 #ifndef BP_IO_HUGGINGFACE_HF_TABLE_H
 #define BP_IO_HUGGINGFACE_HF_TABLE_H
 
+#include "base/buffer.h"
 #include "base/config/json.h"
 #include "base/err.h"
 #include <stdbool.h>
@@ -235,5 +236,8 @@ bp_err bp_hf_check_divides(const bp_hf_shape *shape, const char *count, const ch
 bp_err bp_hf_check_heads(const bp_hf_shape *shape, const char *path);
 /** Is size k written into a checkpoint? */
 bool bp_hf_is_given(const bp_hf_shape *shape, int k);
+/** Append size k for people, "width 64": a token's id by its name in config.json, a choice by its
+ * word. Local. */
+void bp_hf_size_text(bp_buffer *out, const bp_hf_shape *shape, int k);
 
 #endif

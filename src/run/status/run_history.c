@@ -34,13 +34,16 @@ static void take_line(void *context, const json_t *line, off_t end)
 {
     const reader *self = context;
     bp_curve *curve = self->curve;
-    double row[BP_HISTORY_COLUMNS], before = 0;
+    double row[BP_HISTORY_COLUMNS], before = 0, filled = real_of(line, "tokens_without_padding");
 
     (void)end;
     for (int c = 0; c < BP_HISTORY_COLUMNS; c++)
         row[c] = !self->keys[c] ? NAN : real_of(line, self->keys[c]);
     if (!isfinite(row[BP_HISTORY_STEP]))
         return;
+    curve->padded = !isfinite(filled);
+    if (isfinite(filled))
+        row[BP_HISTORY_TOKENS] = filled;
     while (curve->count > 0 && curve->rows[curve->count - 1][BP_HISTORY_STEP] >= row[0])
         curve->count--;
     if (curve->count > 0)
@@ -84,9 +87,11 @@ static void place_mean(bp_history *history)
             while (i < mean->count && mean->rows[i][BP_HISTORY_STEP] < row[BP_HISTORY_STEP])
                 i++;
             if (i < mean->count && mean->rows[i][BP_HISTORY_STEP] == row[BP_HISTORY_STEP] &&
-                isnan(mean->rows[i][BP_HISTORY_TOKENS]))
+                isnan(mean->rows[i][BP_HISTORY_TOKENS])) {
+                mean->padded = member->padded;
                 memcpy(&mean->rows[i][BP_HISTORY_TOKENS], &row[BP_HISTORY_TOKENS],
                        2 * sizeof(double));
+            }
         }
     }
 }
@@ -311,6 +316,7 @@ bool bp_history_mean(bp_history *out, const bp_history *runs, int64_t count)
     for (int64_t r = 0; r < count; r++)
         out->curves[r] = runs[r].curves[0];
     mean = &out->curves[count];
+    mean->padded = runs[0].curves[0].padded;
     mean->rows = bp_alloc("run.history", runs[0].curves[0].count, sizeof *mean->rows);
     at = bp_alloc("run.history", count, sizeof *at);
     for (int64_t k = 0; k < runs[0].curves[0].count; k++)

@@ -10,7 +10,7 @@
 
 typedef enum bp_history_column {
     BP_HISTORY_STEP,
-    BP_HISTORY_TOKENS,
+    BP_HISTORY_TOKENS, /* without padding, where the line tells (bp_curve.padded) */
     BP_HISTORY_HOURS, /* of training, without validation and checkpoints */
     BP_HISTORY_LOSS,
     BP_HISTORY_VALID_LOSS,
@@ -26,6 +26,8 @@ typedef struct bp_curve {
     char *name; /* "" for the run itself; "m00" for a member; "mean" of the members */
     double (*rows)[BP_HISTORY_COLUMNS]; /* [count], by step; NaN: not in the line */
     int64_t count, capacity;
+    bool padded; /* tokens are those of lines that do not tell how many of them are padding: of
+                    windows, which have none, or of an older version */
 } bp_curve;
 
 typedef struct bp_history {

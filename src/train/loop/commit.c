@@ -14,6 +14,7 @@
 #include "base/process/heartbeat.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
+#include "train/loop/examples.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/report.h"
 #include "train/loop/start/corpora.h"
@@ -50,6 +51,8 @@ static json_t *state_of(const trainer *self, const commit_of *what)
         (void)json_object_set_new(state, "places_computed", json_integer(p->places[0]));
         (void)json_object_set_new(state, "places_filled", json_integer(p->places[1]));
     }
+    if (trainer_pads(self) && p->filled >= 0)
+        (void)json_object_set_new(state, "tokens_without_padding", json_integer(p->filled));
     if (what->state)
         (void)json_object_update_missing(state, what->state);
     return state;

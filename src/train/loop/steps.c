@@ -11,6 +11,7 @@
 #include "run/stop_request.h"
 #include "train/loop/commit.h"
 #include "train/loop/digest.h"
+#include "train/loop/examples.h"
 #include "train/loop/learning.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/metrics_line.h"
@@ -89,6 +90,8 @@ static void share_examples(trainer *self, const void *examples, bp_batch *batch)
     bp_bcast_bytes((void *)examples, (int64_t)bp_batch_bytes(&own->maker.form, slots), 0,
                    self->mesh->model); /* the lead's are only read */
     *batch = bp_batch_over(&own->maker.form, slots, examples);
+    if (trainer_pads(self))
+        own->filled += bp_batch_filled(batch);
     if (own->fits)
         *batch = bp_batch_shorten(&own->maker.form, batch, self->spec.micro_batch, own->buffer,
                                   own->fits, own->places);
@@ -131,13 +134,14 @@ static bp_err commit(trainer *self, commit_now how)
         return err;
     report_gather_places(self);
     report_send(self, REPORT_COMMIT,
-                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:b, s:b}", "step",
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "step",
                           (json_int_t)p->step, "updates", (json_int_t)p->updates, "skipped",
                           (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row,
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
                           (json_int_t)p->best_step, "stale", (json_int_t)p->stale,
                           "places_computed", (json_int_t)p->places[0], "places_filled",
-                          (json_int_t)p->places[1], "best", (int)how.best, "async", (int)async));
+                          (json_int_t)p->places[1], "filled", (json_int_t)p->filled, "best",
+                          (int)how.best, "async", (int)async));
     err = async ? trainer_commit_begin(self, how.best)
                 : trainer_commit(self, &(commit_of){.best = how.best});
     (void)parts_at(self, PART_COMMITTED);

@@ -59,6 +59,7 @@ typedef struct training_examples {
     int32_t *window;             /* [maker.window] tokens that validation reads; on leads */
     int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
     int64_t places[2]; /* of this rank, not yet in progress.places */
+    int64_t filled;    /* likewise, of progress.filled */
 } training_examples;
 
 /* What a training starts from. */
@@ -88,6 +89,8 @@ typedef struct progress {
     int64_t places[2]; /* with corpus.bucket, positions of all ranks' batches since the last metrics
                           line, as of the last checkpoint: computed (-1: not known), and those of
                           examples */
+    int64_t filled;    /* of examples with padding: tokens of all ranks' batches since step 1 without
+                          it, as of the last metrics line or checkpoint; -1: not known */
     int64_t committed; /* the newest checkpoint's step; not kept */
 } progress;
 

@@ -38,6 +38,11 @@ static json_t *figure(double value)
     return json;
 }
 
+json_t *bp_least_sure_anchor(int64_t number)
+{
+    return json_sprintf("text-%lld", (long long)number);
+}
+
 /* Samples of a prompt may be the same text. */
 static bool has_text(const bp_least_sure *list, const json_t *line, double value)
 {
@@ -55,7 +60,7 @@ static bool has_text(const bp_least_sure *list, const json_t *line, double value
     return has;
 }
 
-void bp_least_sure_note(bp_least_sure *list, const json_t *line, bool by_members)
+void bp_least_sure_note(bp_least_sure *list, const json_t *line, int64_t number, bool by_members)
 {
     size_t tokens = json_array_size(json_object_get(line, "tokens")),
            count = json_array_size(list->rows), k = count;
@@ -73,10 +78,11 @@ void bp_least_sure_note(bp_least_sure *list, const json_t *line, bool by_members
     list->values[k] = value;
     (void)json_array_insert_new(
         list->rows, k,
-        json_pack("{s:O, s:I, s:o, s:o, s:o, s:o}", "index", json_object_get(line, "index"),
-                  "tokens", (json_int_t)tokens, "perplexity", figure(perplexity), "information",
-                  figure(information), "prompt", beginning_of(line, "prompt"), "text",
-                  beginning_of(line, "text")));
+        json_pack("{s:O, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "index",
+                  json_object_get(line, "index"), "number", (json_int_t)number, "at",
+                  bp_least_sure_anchor(number), "tokens", (json_int_t)tokens, "perplexity",
+                  figure(perplexity), "information", figure(information), "prompt",
+                  beginning_of(line, "prompt"), "text", beginning_of(line, "text")));
     if (count == BP_LEAST_SURE)
         (void)json_array_remove(list->rows, count);
 }

@@ -34,6 +34,7 @@ typedef struct writer {
     generator *self;
     bp_draft draft;
     sums sums;
+    int64_t lines;             /* made so far */
     bp_buffer prompts, texts;  /* hashes of tokens: of each prompt with texts, and of each text */
     bp_entailment *entailment; /* NULL if meanings are not requested */
 } writer;
@@ -198,8 +199,9 @@ static bp_err make_line(writer *to, int64_t index, const bp_search_text *text, j
         add_figures(*line, text, to->self->job->info.members > 0, &to->sums);
         generator_note_text(to->self, index, *line);
         for (int by_members = 0; by_members < 2; by_members++)
-            bp_least_sure_note(&to->self->least[by_members], *line, by_members == 1);
+            bp_least_sure_note(&to->self->least[by_members], *line, to->lines, by_members == 1);
     }
+    to->lines++;
     return err;
 }
 
@@ -213,6 +215,7 @@ static bp_err write_left_out(writer *to, int64_t index)
     json_t *line = json_pack("{s:I}", "index", (json_int_t)index);
     bp_err err = add_prompt(line, self, index);
 
+    to->lines++;
     if (err == BP_OK) {
         json_t *rest = json_pack("{s:n, s:[], s:n, s:[], s:s, s:s, s:n, s:n, s:n}", "text",
                                  "tokens", "logprob", "logprobs", "finish", "error", "error", says,

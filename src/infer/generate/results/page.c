@@ -137,11 +137,13 @@ static json_t *text_of(const generator *self, const bp_output *of)
     json_t *spans = json_array(), *text;
     int32_t ids[TOKENS_MOST];
     int64_t taken = 1;
-    double darkest = 0;
+    double darkest = 0, least = 0;
 
     shown = count < TOKENS_MOST ? count : TOKENS_MOST;
-    for (size_t i = 0; i < shown; i++)
+    for (size_t i = 0; i < shown; i++) {
         darkest = fmax(darkest, entry(line, "mutual_information", i));
+        least = fmin(least, entry(line, "logprobs", i));
+    }
     for (size_t i = 0; i < shown; i++)
         ids[i] = (int32_t)json_integer_value(json_array_get(of->tokens, i));
     for (size_t i = 0; i < shown; i += (size_t)taken)
@@ -153,31 +155,66 @@ static json_t *text_of(const generator *self, const bp_output *of)
     (void)json_object_set_new(
         text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
     (void)json_object_set_new(text, "darkest", rounded("%.4f nats", darkest));
+    (void)json_object_set_new(text, "least", rounded("%.2g", exp(least)));
     (void)json_object_set_new(text, "meaning", meaning_of(line));
     return text;
 }
 
-/* The first texts of outputs.jsonl. */
+/* Is it one of those that the model is least sure of? */
+static bool is_least_sure(const generator *self, int64_t number)
+{
+    const json_t *row;
+    size_t k;
+
+    for (int list = 0; list < 2; list++)
+        json_array_foreach(self->least[list].rows, k,
+                           row) if (json_integer_value(json_object_get(row, "number")) ==
+                                    number) return true;
+    return false;
+}
+
+/* The text of a line; `before`: the index of the line before, as far as it is known. */
+static bp_err add_text(json_t *texts, const generator *self, const char *line_text, size_t bytes,
+                       int64_t number, int64_t *before, const char *path)
+{
+    json_t *line = NULL, *text;
+    bp_output one;
+    bp_err err = bp_json_parse_texts(&line, line_text, bytes, path);
+
+    if (err == BP_OK)
+        err = bp_output_read(
+            &one, line,
+            number < TEXTS_MOST ? *before : json_integer_value(json_object_get(line, "index")),
+            path, number + 1);
+    if (err == BP_OK) {
+        *before = one.index;
+        text = text_of(self, &one);
+        (void)json_object_set_new(text, "at", bp_least_sure_anchor(number));
+        (void)json_object_set_new(
+            text, "opens_later",
+            json_boolean(number >= TEXTS_MOST && json_array_size(texts) == TEXTS_MOST));
+        (void)json_array_append_new(texts, text);
+    }
+    json_decref(line);
+    return err;
+}
+
+/* The first texts of outputs.jsonl, and after them those that the model is least sure of. */
 static bp_err add_texts(json_t *texts, const generator *self, const char *path)
 {
     FILE *file = fopen(path, "r");
     char *text = NULL;
     size_t capacity = 0;
-    bp_output one = {.index = -1};
+    int64_t before = -1;
     bp_err err = file ? BP_OK : bp_fail_errno(BP_ERR_IO, "read", path);
 
-    while (err == BP_OK && json_array_size(texts) < TEXTS_MOST) {
+    for (int64_t number = 0; err == BP_OK; number++) {
         ssize_t bytes = getline(&text, &capacity, file);
-        json_t *line = NULL;
 
         if (bytes < 0)
             break;
-        err = bp_json_parse_texts(&line, text, (size_t)bytes, path);
-        if (err == BP_OK)
-            err = bp_output_read(&one, line, one.index, path, (int64_t)json_array_size(texts) + 1);
-        if (err == BP_OK)
-            (void)json_array_append_new(texts, text_of(self, &one));
-        json_decref(line);
+        if (number < TEXTS_MOST || is_least_sure(self, number))
+            err = add_text(texts, self, text, (size_t)bytes, number, &before, path);
     }
     free(text);
     if (file)

@@ -4,6 +4,7 @@
 
 #include "base/process/clock.h"
 #include "mesh/collective.h"
+#include "train/loop/examples.h"
 #include "train/loop/reports/report.h"
 
 #include <math.h>
@@ -20,10 +21,17 @@ void report_gather_places(trainer *self)
             p->places[k] += sum;
         self->examples.places[k] = 0;
     }
+    if (trainer_pads(self)) {
+        int64_t sum = bp_all_sum_int(self->examples.filled, self->mesh->data);
+
+        if (p->filled >= 0)
+            p->filled += sum;
+        self->examples.filled = 0;
+    }
 }
 
 /* Over the places of batches since the last line: how many this start computed, and *padding of
- * those of all starts. Collective over mesh->data. */
+ * those of all starts. */
 static double share_computed(trainer *self, double *padding)
 {
     const bp_batch_form *form = &self->examples.maker.form;
@@ -32,7 +40,6 @@ static double share_computed(trainer *self, double *padding)
                           (form->stream[0].T + form->stream[1].T)),
            computed;
 
-    report_gather_places(self);
     computed = (double)(p->places[0] - self->reports.earlier_places);
     *padding = p->places[0] > 0 ? 1 - (double)p->places[1] / (double)p->places[0] : NAN;
     computed = p->places[0] < 0 ? all : computed; /* not known: a bound */
@@ -90,6 +97,7 @@ void report_step(trainer *self, const bp_step_result *result, const validation *
         (double)((step - self->reports.clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
     double flops = bp_model_train_flops(&self->shape) * speed, padding = NAN;
 
+    report_gather_places(self);
     if (self->examples.fits) /* shortened batches compute less than model.context says */
         flops *= share_computed(self, &padding);
     /* where products are slower than the model made of them, something else had the cores while
@@ -108,6 +116,8 @@ void report_step(trainer *self, const bp_step_result *result, const validation *
         set_experts(self, line, result);
     if (result->balance_asked)
         (void)json_object_set_new(line, "loss_balance", bp_json_real(result->balance));
+    if (trainer_pads(self) && self->progress.filled >= 0)
+        json_object_set_new(line, "tokens_without_padding", json_integer(self->progress.filled));
     if (self->examples.fits)
         json_object_set_new(line, "padding", bp_json_real(padding));
     if (valid)

@@ -5,8 +5,8 @@
 #include "train/loop/trainer.h"
 #include "train/loop/validation.h"
 
-/** With corpus.bucket: progress.places has what all ranks have counted. Collective over
- * mesh->data. */
+/** Adds what all ranks have counted to progress.filled, of examples with padding, and to
+ * progress.places, with corpus.bucket. Collective over mesh->data. */
 void report_gather_places(trainer *self);
 /** Reports progress.step, and starts the clock of the next line. valid: of this step; NULL without
  * a validation. Collective over mesh->data; compute's root writes the line. */

@@ -102,11 +102,15 @@ bp_err trainer_find_shape(trainer *self)
 /* Older checkpoints do not have them: then they are known only right after a metrics line. */
 static bp_err read_places(progress *p, const json_t *state, int64_t log_every, const char *where)
 {
-    bp_err err;
+    bp_err err = BP_OK;
 
-    if (!json_object_get(state, "places_computed")) {
+    if (!json_object_get(state, "tokens_without_padding"))
+        p->filled = p->step == 0 ? 0 : -1;
+    else
+        err = bp_json_get_int(state, "tokens_without_padding", &p->filled, where);
+    if (err != BP_OK || !json_object_get(state, "places_computed")) {
         p->places[0] = p->step % log_every == 0 ? 0 : -1;
-        return BP_OK;
+        return err;
     }
     err = bp_json_get_int(state, "places_computed", &p->places[0], where);
     return err == BP_OK ? bp_json_get_int(state, "places_filled", &p->places[1], where) : err;
