@@ -255,7 +255,15 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertEqual(warned.status, 0, str(warned))
         self.assert_warning(warned, "[comparison.calibrated_on_training]", "newest, both,")
         silent = self.study("planned", f"newest={tuned}", domain, f"corpus.valid={self.corpus('third', [{'text': 'the ship of the sea', 'topic': 'sea'}] * 8)}", plan)
-        self.assertEqual((silent.status, "calibrated" in silent.err), (0, False), str(silent))
+        self.assertEqual((silent.status, "comparison." in silent.err), (0, False), str(silent))
+        shutil.copy(self.at("train.h5"), self.at("copied-train.h5"))
+        for ranks, corpora in ((0, ["copied-train.h5"]), (2, ["train.h5:topic=sea"]), (0, ["again.h5", "train.h5"])):  # whole, in part, beside others
+            text = "uncertainty.in_domain=" + ", ".join(map(self.at, corpora))
+            warned = self.study("planned", f"newest={tuned}, both={both}", text, f"corpus.valid={self.at('third.h5')}", plan, ranks=ranks)
+            self.assertEqual(warned.status, 0, str(warned))
+            self.assert_warning(warned, "[comparison.measured_on_training]", "newest, both,")
+        warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", f"uncertainty.in_domain={wrong}", f"corpus.valid={self.at('third.h5')}", plan)
+        self.assert_warning(warned, "[comparison.measured_on_selection]", "checkpoint of best, both,")
 
     def newest(self, run_dir):
         return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]
