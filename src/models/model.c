@@ -19,9 +19,12 @@ const char *bp_model_statistic_name(int64_t statistic)
                                         "set_size_aps",
                                         "set_next_aps",
                                         "set_size_raps",
-                                        "set_next_raps"};
+                                        "set_next_raps",
+                                        "tempered_logprob",
+                                        "tempered_confidence",
+                                        "tempered_brier"};
 
-    BP_ASSERT(statistic >= 0 && statistic < BP_MODEL_SET_END);
+    BP_ASSERT(statistic >= 0 && statistic < BP_MODEL_TEMPERED_END);
     return NAMES[statistic];
 }
 

@@ -44,7 +44,13 @@ typedef enum bp_model_statistic {
     BP_MODEL_SET_APS_NEXT,
     BP_MODEL_SET_RAPS,
     BP_MODEL_SET_RAPS_NEXT,
-    BP_MODEL_SET_END
+    BP_MODEL_SET_END,
+    /* Where info.tempered, after those of sets, or in their place (bp_model_first_tempered): of the
+       mixture's distribution at another temperature, p^b / sum_v p_v^b */
+    BP_MODEL_TEMPERED_LOGPROB = BP_MODEL_SET_END,
+    BP_MODEL_TEMPERED_CONFIDENCE,
+    BP_MODEL_TEMPERED_BRIER,
+    BP_MODEL_TEMPERED_END
 } bp_model_statistic;
 /** The name of a statistic before the members' in files: "logprob", "total_entropy"... */
 const char *bp_model_statistic_name(int64_t statistic);
@@ -89,6 +95,7 @@ typedef struct bp_model_info {
                            and one more for each of `extras` */
     unsigned extras;    /* an ensemble's bp_model_extra */
     bool sets;          /* an ensemble's: has statistics of conformal sets */
+    bool tempered;      /* an ensemble's: has statistics at another temperature */
     bool boundaries;    /* its second statistic is BP_MODEL_BOUNDARY (infer/score/boundaries.h) */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
@@ -138,10 +145,17 @@ typedef struct bp_model_info {
                             set to less */
 } bp_model_info;
 
+/** Of an ensemble: the place of BP_MODEL_TEMPERED_LOGPROB, if info.tempered. */
+static inline int64_t bp_model_first_tempered(const bp_model_info *info)
+{
+    return info->sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER;
+}
+
 /** Of an ensemble: the statistic of member 0. */
 static inline int64_t bp_model_first_member(const bp_model_info *info)
 {
-    return info->sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER;
+    return bp_model_first_tempered(info) +
+           (info->tempered ? BP_MODEL_TEMPERED_END - BP_MODEL_TEMPERED_LOGPROB : 0);
 }
 
 /** The beginning-of-text token; -1: none. */

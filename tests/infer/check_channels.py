@@ -12,7 +12,7 @@ import scipy.optimize
 import scipy.special
 
 NAMES = ("logprob", "total_entropy", "expected_entropy", "mutual_information", "logprob_variance", "agreement", "confidence", "correct",
-         "brier")
+         "brier", "tempered_logprob", "tempered_confidence", "tempered_brier")
 
 folder = sys.argv[1]
 members, tokens, vocabulary, meshes = (int(x) for x in sys.argv[2:])
@@ -44,6 +44,9 @@ want = {
     "correct": (top == target).astype(float),
     "brier": ((p - numpy.eye(vocabulary)[target]) ** 2).sum(axis=1),
 }
+q = scipy.special.softmax(mixture / 1.3, axis=1)  # at the temperature of the C test
+want.update({"tempered_logprob": numpy.log(q[rows, target]), "tempered_confidence": q.max(axis=1),
+             "tempered_brier": ((q - numpy.eye(vocabulary)[target]) ** 2).sum(axis=1)})
 want.update({f"member {m}": member_logprob[m] for m in range(members)})
 # Else nothing was tried.
 assert 0 < want["correct"].mean() < 1 and 0 < want["agreement"].mean() < 1 and want["mutual_information"].max() > 0.1

@@ -83,7 +83,8 @@ static void batches_take_what_is_planned(void **state)
                                                       : k % 3 == 1 ? "copies"
                                                                    : "b"),
                                  .memory_bytes = (size_t)draw(1, 64) << draw(15, 20),
-                                 .sets = k % 2 == 0 ? &rule : NULL};
+                                 .sets = k % 2 == 0 ? &rule : NULL,
+                                 .temperature = k % 4 < 2 ? 1.5 : 0};
 
         bp_passes passes = {{&bp_dropout_sampler, 0}, 0.1F, 3};
 

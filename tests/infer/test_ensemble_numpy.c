@@ -12,7 +12,10 @@
 #define WORLD  MPI_COMM_WORLD
 #define PYTHON "/usr/bin/python3"
 
-enum { CHANNELS = BP_MODEL_MEMBER + MEMBERS };
+enum {
+    TEMPERED = BP_MODEL_TEMPERED_END - BP_MODEL_TEMPERED_LOGPROB,
+    CHANNELS = BP_MODEL_MEMBER + TEMPERED + MEMBERS
+};
 
 static void dump(const char *name, int mesh, const void *data, size_t bytes)
 {
@@ -76,7 +79,8 @@ static void every_number_is_numpy_s_on_every_mesh(void **state)
 {
     static float logits[MEMBERS][TOKENS * V], values[CHANNELS * TOKENS];
     bp_model_batch batch = world_batch();
-    bp_ensemble_spec spec = {.path = bp_test_path("three"), .memory_bytes = 1 << 18};
+    bp_ensemble_spec spec = {
+        .path = bp_test_path("three"), .memory_bytes = 1 << 18, .temperature = 1.3};
     int count, status = 0;
     const bp_mesh_shape *meshes = world_meshes(&count);
     bool root = bp_comm_is_root(WORLD);

@@ -90,7 +90,8 @@ class Scores:
         with h5py.File(os.path.join(folder, "tokens.h5")) as file:
             scored = ~numpy.isnan(file["logprob"][:])
             self.members = file["member_logprob"].shape[1]
-            for name in ("logprob", "confidence", "correct", "brier", "total_entropy", "mutual_information"):
+            for name in ("logprob", "confidence", "correct", "brier", "total_entropy", "mutual_information", "tempered_logprob", "tempered_confidence",
+                         "tempered_brier"):
                 self.tokens[name] = file[name][:][scored]
         self.tokens["nll"] = -self.tokens["logprob"]
         with h5py.File(os.path.join(folder, "documents.h5")) as file:
@@ -108,13 +109,15 @@ class Scores:
         at = numpy.concatenate([numpy.arange(start[d], start[d + 1]) for d in documents])
         t = {name: values[at] for name, values in self.tokens.items()}
         correct = t["correct"].astype(numpy.float64)
-        squared = Gaps(self.owner[at], t["confidence"], correct).squared()
+        squared, tempered = (Gaps(self.owner[at], t[name], correct).squared() for name in ("confidence", "tempered_confidence"))
         risk = risks(-t["confidence"], 1 - correct)
         wrong, places = numpy.concatenate([[0], risk * numpy.arange(1, len(risk) + 1)]), numpy.array([0.5, 0.8, 0.9]) * len(risk)
         surest = 1 - numpy.interp(places, numpy.arange(len(wrong)), wrong) / places
         return {"nll": t["nll"].astype(numpy.float64).mean(), "accuracy": correct.mean(),
                 "brier": t["brier"].astype(numpy.float64).mean(), "ece": ece(t["confidence"], correct),
                 "ece_adaptive": ece_adaptive(t["confidence"], correct), "squared_calibration_error": squared,
+                "nll_tempered": -t["tempered_logprob"].astype(numpy.float64).mean(), "brier_tempered": t["tempered_brier"].astype(numpy.float64).mean(),
+                "ece_tempered": ece(t["tempered_confidence"], correct), "squared_calibration_error_tempered": tempered,
                 "aurc": risk.mean(), **{f"accuracy_at_{p}": value for p, value in zip((50, 80, 90), surest)}}, t
 
 
@@ -239,12 +242,14 @@ class Uncertainty(UncertaintyTest):
         values, gaps = {method: [] for method in both}, {}
         for method, scores in both.items():
             at = numpy.isin(scores.owner, documents)
-            gaps[method] = Gaps(scores.owner[at], scores.tokens["confidence"][at], scores.tokens["correct"][at].astype(numpy.float64))
+            gaps[method] = {"squared_calibration_error" + end: Gaps(scores.owner[at], scores.tokens[name][at], scores.tokens["correct"][at].astype(numpy.float64))
+                            for end, name in (("", "confidence"), ("_tempered", "tempered_confidence"))}
         for _ in range(250):
             places = draw.integers(len(documents), size=len(documents))
             for method, scores in both.items():
                 got = scores.figures(documents[places])[0]
-                got["squared_calibration_error"] = gaps[method].resampled(numpy.bincount(places, minlength=len(documents)))
+                for figure, of in gaps[method].items():
+                    got[figure] = of.resampled(numpy.bincount(places, minlength=len(documents)))
                 values[method].append([got[figure] for figure in figures])
         values = {method: numpy.array(v) for method, v in values.items()}
 

@@ -1,6 +1,8 @@
 """Uncertainty of classifiers, of tags, of answers and of values: figures are those of what each method says of each document; texts without a class that the models know are
 shifted; an ensemble of equal models is its member; the same at any number of data ranks."""
+import csv
 import json
+import math
 import os
 import pathlib
 import re
@@ -72,6 +74,7 @@ class UncertaintyTask(test_finetune.TaskTest):
             self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"] + 1e-9)
             self.assertAlmostEqual(got["temperature_nll_before"], got["nll"], 5)
             self.assertEqual(got["temperature_tokens"], known)
+            self.check_tempered(got, reported, known)
             for k, shift in enumerate(("strange", "bare")):
                 for score, values in (("entropy", reported["total_entropy"]), ("confidence", -numpy.log(reported["confidence"])),
                                       ("mutual_information", reported["mutual_information"]), ("energy", -reported["log_normaliser"])):
@@ -91,6 +94,7 @@ class UncertaintyTask(test_finetune.TaskTest):
             self.assertAlmostEqual(got["accuracy_at_100"], got["accuracy"], 12)
         self.assertAlmostEqual(summary["methods"]["one"]["nll"], one["nll_nats"] / known, 12)
         self.assertEqual(summary["methods"]["one"]["accuracy"], one["task"]["accuracy"]["value"])
+        self.check_powers(summary["methods"]["one"], self.outcomes("methods", "one"))
         a, b = (self.outcomes("methods", method) for method in ("one", "same"))
         for column in ("logprob", "total_entropy", "brier", "confidence", "log_normaliser"):
             numpy.testing.assert_array_equal(a[column], b[column])
@@ -110,6 +114,36 @@ class UncertaintyTask(test_finetune.TaskTest):
         for column, values in self.outcomes("methods-four", "pair").items():
             numpy.testing.assert_allclose(values, self.outcomes("methods", "pair")[column], atol=2e-6, rtol=2e-5)
 
+    def check_tempered(self, got, told, known):
+        """The domain has the text of corpus.valid under another name: what the fit found there is what the scores have."""
+        self.assertAlmostEqual(got["nll_tempered"], got["temperature_nll"], 5)
+        for figure, want in (("nll_tempered", -told["tempered_logprob"][:known].mean()), ("brier_tempered", told["tempered_brier"][:known].mean())):
+            self.assertAlmostEqual(got[figure], want, 6)
+            for end in ("_low", "_high"):
+                self.assertTrue(math.isfinite(got[figure + end]))
+        self.assertIsNone(got["ece_tempered_low"])
+        self.assertGreaterEqual(got["rms_calibration_error_tempered"], 0)
+
+    def check_powers(self, got, told):
+        """Each document's distribution to the power 1/T, by numpy on the probabilities of another job."""
+        with open(pathlib.Path(self.at("alone"), "score", "predictions.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        names = [name for name in rows[0] if name.startswith("p_")]
+        p = numpy.array([[float(row[name]) for name in names] for row in rows])
+        target = numpy.array([names.index("p_" + row["label"]) for row in rows])
+        q = p ** (1 / got["temperature"])
+        q /= q.sum(1, keepdims=True)
+        truth, known = numpy.eye(len(names))[target], len(rows)
+        self.assertGreater(abs(numpy.log(got["temperature"])), 1e-3)
+        for column, want in (("tempered_logprob", numpy.log((q * truth).sum(1))), ("tempered_confidence", q.max(1)),
+                             ("tempered_brier", ((q - truth) ** 2).sum(1))):
+            numpy.testing.assert_allclose(told[column][:known], want, rtol=2e-5, atol=2e-6, err_msg=column)
+        right, bins, gap = q.argmax(1) == target, numpy.ceil(q.max(1) * 15).clip(1), 0
+        for b in range(1, 16):
+            if (bins == b).any():
+                gap += (bins == b).mean() * abs(right[bins == b].mean() - q.max(1)[bins == b].mean())
+        self.assertAlmostEqual(got["ece_tempered"], gap, 5)
+
     def check_parts(self, name, method, got, groups):
         """Figures over the parts of documents, and detection by means of documents; returns what is told."""
         told = self.outcomes(name, method)
@@ -123,6 +157,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertAlmostEqual(got["temperature_nll_before"], got["nll"], 5)
         self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"] + 1e-9)
         self.assertEqual(got["temperature_tokens"], known)
+        self.check_tempered(got, told, known)
         means = numpy.array([told["total_entropy"][end - count:end].mean() for end, count in zip(ends, counts)])
         auroc = sklearn.metrics.roc_auc_score([0] * groups[0] + [1] * groups[1], means)
         self.assertAlmostEqual(got["ood"]["shift"]["auroc"]["entropy"], auroc, 6)
@@ -255,7 +290,15 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertEqual(warned.status, 0, str(warned))
         self.assert_warning(warned, "[comparison.calibrated_on_training]", "newest, both,")
         silent = self.study("planned", f"newest={tuned}", domain, f"corpus.valid={self.corpus('third', [{'text': 'the ship of the sea', 'topic': 'sea'}] * 8)}", plan)
-        self.assertEqual((silent.status, "calibrated" in silent.err), (0, False), str(silent))
+        self.assertEqual((silent.status, "comparison." in silent.err), (0, False), str(silent))
+        shutil.copy(self.at("train.h5"), self.at("copied-train.h5"))
+        for ranks, corpora in ((0, ["copied-train.h5"]), (2, ["train.h5:topic=sea"]), (0, ["again.h5", "train.h5"])):  # whole, in part, beside others
+            text = "uncertainty.in_domain=" + ", ".join(map(self.at, corpora))
+            warned = self.study("planned", f"newest={tuned}, both={both}", text, f"corpus.valid={self.at('third.h5')}", plan, ranks=ranks)
+            self.assertEqual(warned.status, 0, str(warned))
+            self.assert_warning(warned, "[comparison.measured_on_training]", "newest, both,")
+        warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", f"uncertainty.in_domain={wrong}", f"corpus.valid={self.at('third.h5')}", plan)
+        self.assert_warning(warned, "[comparison.measured_on_selection]", "checkpoint of best, both,")
 
     def newest(self, run_dir):
         return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]

@@ -14,8 +14,9 @@ try:
 except ImportError:
     h5py = numpy = sklearn = None
 
-FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc", "accuracy_at_50", "accuracy_at_80", "accuracy_at_90")
-WITHOUT_INTERVAL = ("ece", "ece_adaptive")
+FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc", "nll_tempered", "brier_tempered", "ece_tempered",
+           "squared_calibration_error_tempered", "accuracy_at_50", "accuracy_at_80", "accuracy_at_90")
+WITHOUT_INTERVAL = ("ece", "ece_adaptive", "ece_tempered")
 METHODS = ("single", "three", "passes", "last")
 
 

@@ -34,14 +34,14 @@ static void fill_extras(float *values, int64_t stride, const ensemble_work *work
  * The total is computed as the sum of its parts. Computed as H[p] it would come from another sum
  * over the vocabulary, and for an almost certain token the float32 rounding of the two would exceed
  * their difference. */
-static void fill_row(float *values, int64_t stride, const ensemble_work *work, const bp_mixture *in,
-                     int64_t r, unsigned extras)
+static void fill_row(const ensemble *self, float *values, int64_t stride, const ensemble_work *work,
+                     const bp_mixture *in, int64_t r)
 {
     double variance, logprob = ensemble_target_logprob(in, r, &variance), wrong = -expm1(logprob);
     const double *totals = &work->totals[3 * r];
     double information = totals[1] < 0 ? 0 : totals[1];
     int32_t top = work->tops[r];
-    int64_t agreeing = 0, first = work->sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER;
+    int64_t agreeing = 0, first = bp_model_first_member(&self->lm.info);
 
     for (int64_t m = 0; m < in->members; m++) {
         const bp_member_row *known = &in->known[m * in->known_stride + r];
@@ -49,9 +49,14 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
         agreeing += known->top == top;
         values[(first + m) * stride] = known->logprob;
     }
-    fill_extras(values + (first + in->members) * stride, stride, work, in, r, extras);
+    fill_extras(values + (first + in->members) * stride, stride, work, in, r, self->lm.info.extras);
     if (work->sets)
         ensemble_fill_sets(values, stride, &work->set_rows[r]);
+    if (self->lm.info.tempered)
+        ensemble_fill_tempered(values + bp_model_first_tempered(&self->lm.info) * stride, stride,
+                               self->beta, (double)work->max[r], logprob,
+                               (const double[]){work->powers[r * ENSEMBLE_POWERS].power,
+                                                work->powers[r * ENSEMBLE_POWERS + 1].power});
     values[BP_MODEL_LOGPROB * stride] = (float)logprob;
     values[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)totals[0];
     values[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)information;
@@ -108,9 +113,10 @@ static bp_err score_part(ensemble *self, const bp_model_batch *part, const answe
         bp_mixture in = ensemble_mixture(self, &work, first, rows);
         if (work.sets)
             ensemble_find_sets(self, &work, &in);
+        if (self->lm.info.tempered)
+            ensemble_find_powers(self, &work, &in);
         for (int64_t r = 0; r < rows && out->values; r++)
-            fill_row(out->values + work.places[first + r], out->stride, &work, &in, r,
-                     self->lm.info.extras);
+            fill_row(self, out->values + work.places[first + r], out->stride, &work, &in, r);
         if (out->log_p)
             fill_distributions(self, out->log_p + first * self->lm.info.vocab_size, &work, &in);
     }

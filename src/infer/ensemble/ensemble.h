@@ -22,6 +22,8 @@ typedef struct bp_ensemble_spec {
     int64_t context; /* window size, where models accept more than their own; 0: their own */
     const bp_conformal_rule *sets; /* settings of conformal sets (outcomes are a softmax); NULL if
                                       none are requested. Borrowed for the call */
+    double temperature;  /* at which the mixture has statistics too (BP_MODEL_TEMPERED_LOGPROB;
+                            models of outcomes); 0: at none */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
     bool differentiates; /* open members as bp_model_open_differentiable does */
 } bp_ensemble_spec;

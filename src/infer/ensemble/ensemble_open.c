@@ -413,6 +413,10 @@ static bp_err fill_info(opening *o)
         self->sets = *o->spec->sets;
         info->sets = true;
     }
+    if (o->spec->temperature > 0) {
+        self->beta = (double)(float)(1 / o->spec->temperature); /* as kernels take it */
+        info->tempered = true;
+    }
     info->statistics = bp_model_first_member(info) + self->member_count +
                        bp_model_extras_before(info->extras, BP_MODEL_EXTRAS);
     for (int64_t k = 0; k < o->models; k++) {

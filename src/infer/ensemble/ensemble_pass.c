@@ -71,7 +71,7 @@ typedef struct extent {
     int64_t widest, widths;        /* of a backbone, and the sum over all backbones on this rank */
     int64_t columns,
         vocab_count; /* of the vocabulary: a slice combined over members, and a rank's slice */
-    bool temperature, decoding, prior, sets;
+    bool temperature, tempered, decoding, prior, sets;
 } extent;
 
 static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
@@ -97,7 +97,10 @@ static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
     work->tops = ensemble_take(arena, work->chunk, sizeof *work->tops);
     work->mixture =
         ensemble_take(arena, of->decoding ? work->chunk * of->vocab_count : 0, sizeof(float));
-    work->powers = ensemble_take(arena, of->temperature ? work->chunk * BP_TEMPERATURE_POINTS : 0,
+    work->powers = ensemble_take(arena,
+                                 work->chunk * (of->temperature ? BP_TEMPERATURE_POINTS
+                                                : of->tempered  ? ENSEMBLE_POWERS
+                                                                : 0),
                                  sizeof *work->powers);
     if (of->sets)
         ensemble_sets_lay_out(work, of->columns, arena);
@@ -114,6 +117,7 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
                  .columns = self->columns,
                  .vocab_count = self->lm.info.vocab_count,
                  .temperature = temperature,
+                 .tempered = self->lm.info.tempered,
                  .prior = bp_model_is_prior(&self->lm.info),
                  .sets = self->lm.info.sets};
 
@@ -128,7 +132,7 @@ void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t ro
     extent of = extent_of(self, 0, false);
 
     of.decoding = true;
-    of.sets = false;
+    of.sets = of.tempered = false;
     work->rows = rows;
     work->chunk = chunk_rows(self, rows);
     work->chunk = work->chunk < rows ? work->chunk : rows;

@@ -49,7 +49,8 @@ typedef struct ensemble_work {
     double *totals;             /* [chunk][3] of the mixture, over all ranks */
     double *spread;        /* [chunk] for a prior network: the Dirichlet's differential entropy */
     int32_t *tops;         /* [chunk] */
-    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], where requested */
+    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], or of another temperature
+                              [chunk][ENSEMBLE_POWERS], where requested */
     ensemble_sets *sets;   /* where requested, and [chunk] of the sets found */
     ensemble_set_row *set_rows;
     float *mixture;          /* [chunk][vocab_count] log p, in decoding; */
@@ -62,6 +63,7 @@ typedef struct ensemble {
     bp_member_sampler *sampler; /* borrowed; NULL if the members are listed */
     size_t memory_bytes;        /* of the distributions */
     bp_conformal_rule sets;     /* if info.sets */
+    double beta;                /* if info.tempered: 1 / temperature */
     ensemble_member *members;
     int64_t member_count;
     int64_t rounds;    /* each of mesh->members members */
@@ -140,6 +142,18 @@ void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena
 void ensemble_find_sets(ensemble *self, ensemble_work *work, const bp_mixture *all);
 /** The statistics of a row: values[statistic * stride]. */
 void ensemble_fill_sets(float *values, int64_t stride, const ensemble_set_row *row);
+
+/* ensemble_temperature.c */
+/** Powers of a row at another temperature: the sums of p^b and p^(2b). */
+#define ENSEMBLE_POWERS 2
+/** Fill work->powers for the rows that ensemble_mix has mixed. On the last stage; collective over
+ * mesh->tensor and mesh->across. */
+void ensemble_find_powers(ensemble *self, ensemble_work *work, const bp_mixture *in);
+/** values[k * stride], k counted from BP_MODEL_TEMPERED_LOGPROB, of a distribution whose largest
+ * log-probability is `most`, given the sums of exp(b (log p - most)) and of exp(2b (log p - most)).
+ */
+void ensemble_fill_tempered(float *values, int64_t stride, double beta, double most, double logprob,
+                            const double sums[ENSEMBLE_POWERS]);
 
 /* ensemble_texts.c */
 /** Do the models lack a softmax over outcomes (regressions, or answers)? */

@@ -1,5 +1,6 @@
-/* Sums for the temperature: the mixture's negative log-likelihood at other temperatures. Called by
- * the comparison of methods (src/uncertainty). */
+/* The mixture at other temperatures: sums of its negative log-likelihood, for a fit, and the
+ * statistics of rows at one temperature. Called by the comparison of methods (src/uncertainty) and
+ * by ensemble.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "mesh/collective.h"
@@ -23,6 +24,29 @@ static void sum_powers(ensemble *self, ensemble_work *work, const bp_mixture *in
     bp_scaled_rows(work->powers, in, work->max, betas, BP_TEMPERATURE_POINTS);
     bp_all_sum_double(powers, doubles, self->mesh->across);
     bp_all_sum_double(powers, doubles, self->mesh->tensor);
+}
+
+void ensemble_find_powers(ensemble *self, ensemble_work *work, const bp_mixture *in)
+{
+    const float betas[ENSEMBLE_POWERS] = {(float)self->beta, (float)(2 * self->beta)};
+    int64_t doubles = in->rows * ENSEMBLE_POWERS * 3;
+
+    bp_scaled_rows(work->powers, in, work->max, betas, ENSEMBLE_POWERS);
+    bp_all_sum_double(&work->powers->power, doubles, self->mesh->across);
+    bp_all_sum_double(&work->powers->power, doubles, self->mesh->tensor);
+}
+
+/* The largest probability is exp(0) / sums[0], the sum of squares sums[1] / sums[0]^2. */
+void ensemble_fill_tempered(float *values, int64_t stride, double beta, double most, double logprob,
+                            const double sums[ENSEMBLE_POWERS])
+{
+    double tempered = beta * (logprob - most) - log(sums[0]), p = exp(tempered),
+           brier = sums[1] / (sums[0] * sums[0]) - p * p + (1 - p) * (1 - p);
+
+    values[0] = (float)tempered;
+    values[(BP_MODEL_TEMPERED_CONFIDENCE - BP_MODEL_TEMPERED_LOGPROB) * stride] =
+        (float)fmin(1 / sums[0], 1);
+    values[(BP_MODEL_TEMPERED_BRIER - BP_MODEL_TEMPERED_LOGPROB) * stride] = (float)fmax(brier, 0);
 }
 
 /* f(b) = log sum_v p_v^b - b log p(target) of one row, and its derivatives, at every b. */

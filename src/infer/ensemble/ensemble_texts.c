@@ -87,7 +87,8 @@ static double take_members(const ensemble *self, const texts *work, int64_t k, f
     for (int64_t m = 0; m < self->member_count; m++) {
         mean += value_of(work, m, k);
         if (values)
-            values[(BP_MODEL_MEMBER + m) * work->stride] = (float)value_of(work, m, k);
+            values[(bp_model_first_member(&self->lm.info) + m) * work->stride] =
+                (float)value_of(work, m, k);
     }
     mean /= M;
     for (int64_t m = 0; m < self->member_count; m++)
@@ -167,6 +168,22 @@ static place_mixture mix_places(const ensemble *self, const texts *work, int64_t
     return out;
 }
 
+/* The statistics of a place at another temperature, as of a row (ensemble_temperature.c). */
+static void fill_tempered_place(const ensemble *self, const texts *work, double most,
+                                double logprob, float *values)
+{
+    double sums[ENSEMBLE_POWERS] = {0};
+
+    for (int64_t t = 0; t < work->batch->length; t++) {
+        double power = exp(self->beta * (work->mixture[t] - most));
+
+        sums[0] += power;
+        sums[1] += power * power;
+    }
+    ensemble_fill_tempered(values + bp_model_first_tempered(&self->lm.info) * work->stride,
+                           work->stride, self->beta, most, logprob, sums);
+}
+
 static void fill_place(const ensemble *self, const texts *work, const place_mixture *mixed,
                        int64_t k, int64_t t, float *values)
 {
@@ -184,6 +201,8 @@ static void fill_place(const ensemble *self, const texts *work, const place_mixt
     values[BP_MODEL_CONFIDENCE * stride] = (float)exp(mixed->most);
     values[BP_MODEL_CORRECT * stride] = mixed->top == t ? 1.0F : 0.0F;
     values[BP_MODEL_BRIER * stride] = (float)(mixed->squares - p * p + (1 - p) * (1 - p));
+    if (self->lm.info.tempered)
+        fill_tempered_place(self, work, mixed->most, logprob, values);
 }
 
 /* End `end` of window w is the target of that place; *log_p is the next row's. */

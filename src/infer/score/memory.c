@@ -64,11 +64,11 @@ static int64_t boundaries_bytes(const bp_work_models *models, const bp_model_mem
 /* Statistics of a token, as bp_model_info.statistics. */
 static int64_t count_statistics(const bp_score_memory_spec *spec, const bp_work_models *models)
 {
-    bool sets = spec->method && spec->method->sets;
-
+    const bp_model_info info = {.sets = spec->method && spec->method->sets,
+                                .tempered = spec->method && spec->method->temperature > 0};
     const bp_score_keys *keys = bp_score_keys_of(models->config);
 
-    return models->ensemble ? (sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER) + models->members
+    return models->ensemble ? bp_model_first_member(&info) + models->members
            : keys && (keys->neighbours || keys->boundaries) ? 2
                                                             : 1;
 }

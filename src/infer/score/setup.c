@@ -254,6 +254,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " sets %.17g %.17g %.17g %.17g %" PRId64, sets->threshold[0],
                          sets->threshold[1], sets->threshold[2], sets->penalty, sets->free);
     }
+    if (self->info.tempered && self->method)
+        bp_buffer_printf(&text, " at temperature %.17g", self->method->temperature);
     if (self->info.boundaries)
         bp_buffer_printf(&text, " and boundaries 1");
     if (scorer_asks_keys(self))

@@ -238,6 +238,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     }
     way.sampler = self->samplers[m];
     way.sets = comparison_job_wants_sets(self) ? &sets : NULL;
+    way.temperature = self->results.scaled && !self->results.task->is_value; /* any */
     if (err == BP_OK)
         err = check_fits(self, &spec);
     bp_config_free(&config);

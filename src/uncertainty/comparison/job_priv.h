@@ -36,11 +36,11 @@ void comparison_job_close(comparison_job *self);
 /** Refuse text in the domain that is in corpus.valid too: the same file, or one of the same
  * content. On the coordinator. Errors: those of bp_corpus_open; BP_ERR_CONFIG. */
 bp_err comparison_job_check_calibration(const comparison_job *self);
-/** Warn if corpus.valid is text of a model's training, or chose its checkpoint. On the coordinator.
- */
-void comparison_job_warn_of_calibration(const comparison_job *self);
-/** Run the missing steps of each method: fit, score, temperature. Collective over world. Errors:
- * the same on all ranks. */
+/** Warn if corpus.valid or the domain is text of a model's training, or chose its checkpoint: a
+ * file of that text, or all of it. On the coordinator. */
+void comparison_job_warn_of_texts(const comparison_job *self);
+/** Run the missing steps of each method: fit, sets, temperature, score. Collective over world.
+ * Errors: the same on all ranks. */
 bp_err comparison_job_compute(comparison_job *self);
 /** A method's model, as input of the method. Borrowed from the job. */
 bp_method_case comparison_case(const comparison_job *self, int64_t method);

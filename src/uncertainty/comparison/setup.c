@@ -306,7 +306,7 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
         err = bp_agree(world, resolve_context(self));
     if (err == BP_OK && self->mesh->coordinates) {
         warn_of_methods(self);
-        comparison_job_warn_of_calibration(self);
+        comparison_job_warn_of_texts(self);
     }
     return err;
 }

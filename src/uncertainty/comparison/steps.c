@@ -1,4 +1,4 @@
-/* The computations of each method, in order: its fit if it has one, the scores, the temperature.
+/* The computations of each method, in order: its fit if it has one, sets, temperature, the scores.
  * Each result is kept, so that the next start resumes after it. Called by job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
@@ -167,7 +167,9 @@ static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
     return BP_OK;
 }
 
-/* ---- temperature ---- */
+/* ---- temperature: before the scores, which have figures at it ---- */
+
+#define BEFORE_SCORES "before_scores" /* in the record: fitted before the method was scored */
 
 bp_err comparison_job_keep_temperature(const comparison_job *self, int64_t m,
                                        const bp_scaled_sums *sums)
@@ -194,6 +196,8 @@ bp_err comparison_job_keep_temperature(const comparison_job *self, int64_t m,
         "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
         bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
         (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
+    (void)json_object_set_new(temperature, BEFORE_SCORES,
+                              json_boolean(!comparison_has_score_run(self, m)));
     (void)json_object_set_new(entry, "temper", temperature);
     return comparison_record_save(self);
 }
@@ -237,6 +241,23 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     }
     bp_mesh_free(&mesh);
     return err;
+}
+
+/* At which the scores have statistics too. 0: there is none, or the method was scored without it
+ * (by an older program, or before there was a corpus.valid). Collective over world. */
+static double scoring_temperature(const comparison_job *self, int64_t m)
+{
+    double found = 0;
+
+    if (self->mesh->coordinates && self->results.scaled) {
+        const json_t *fitted = json_object_get(comparison_record_of(self, m), "temper");
+
+        if (json_is_true(json_object_get(fitted, BEFORE_SCORES)))
+            found = comparison_record_real(fitted, "temperature");
+        found = found > 0 ? found : 0;
+    }
+    bp_bcast_bytes(&found, sizeof found, 0, self->world);
+    return found;
 }
 
 static bool is_fitted(const comparison_job *self, int64_t m)
@@ -287,12 +308,13 @@ static bp_err compute_method(comparison_job *self, int64_t m)
         err = comparison_job_fit(self, m, config);
     if (err == BP_OK)
         err = find_sets(self, m, config, &spec, &sets);
-    spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
-    if (err == BP_OK)
-        err = score(self, m, config, &spec);
-    spec.sets = NULL;
     if (err == BP_OK && self->results.scaled && !has_temperature(self, m))
         err = temperature(self, m, config, &spec);
+    spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
+    if (err == BP_OK)
+        spec.temperature = scoring_temperature(self, m);
+    if (err == BP_OK)
+        err = score(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_clock_duration(duration, sizeof duration, bp_clock_now() - began);
         bp_log("%s: done in %s", method->name, duration);

@@ -37,9 +37,9 @@ static double root_of(double x)
     return x < 0 ? 0 : sqrt(x); /* NaN stays */
 }
 
-comparison_value comparison_rms(const comparison_result *result)
+comparison_value comparison_rms(const comparison_result *result, int figure)
 {
-    const comparison_value *squared = &result->values[COMPARISON_FIGURE_SQUARED];
+    const comparison_value *squared = &result->values[figure];
 
     return (comparison_value){root_of(squared->value), root_of(squared->low),
                               root_of(squared->high)};
@@ -48,7 +48,7 @@ comparison_value comparison_rms(const comparison_result *result)
 /* The data of a method's figures, sorted once. */
 typedef struct evidence {
     const comparison_scores *scores;
-    bp_calibration_gaps gaps;
+    bp_calibration_gaps gaps, tempered_gaps;
     int64_t shifts;
     bool one; /* distribution */
     const comparison_analysis_spec *spec;
@@ -108,6 +108,24 @@ static void select_surest(double *values, const evidence *self, const bp_risk *r
     }
 }
 
+/* NaN without them. An ECE has no resamples: it is biased near 0, and no interval would cover it.
+ */
+static void measure_tempered(double *values, const evidence *self, const int32_t *counts)
+{
+    const comparison_scores *scores = self->scores;
+    bp_calibration sums = {0};
+
+    if (scores->tempered)
+        sums = bp_calibration_of(scores->tempered, counts, scores->domain);
+    values[COMPARISON_FIGURE_TEMPERED_NLL] = bp_calibration_nll(&sums);
+    values[COMPARISON_FIGURE_TEMPERED_BRIER] = bp_calibration_brier(&sums);
+    values[COMPARISON_FIGURE_TEMPERED_ECE] = counts ? NAN : bp_calibration_ece(&sums);
+    values[COMPARISON_FIGURE_TEMPERED_SQUARED] =
+        !scores->tempered ? NAN
+        : counts          ? bp_calibration_squared_resampled(&self->tempered_gaps, &sums)
+                          : bp_calibration_squared(&self->tempered_gaps);
+}
+
 /* counts: by group, in the domain first; NULL: each document once. */
 static void measure(double *values, const int32_t *const *counts, const void *data)
 {
@@ -136,6 +154,7 @@ static void measure(double *values, const int32_t *const *counts, const void *da
                                             ? bp_calibration_squared_resampled(&self->gaps, &sums)
                                             : bp_calibration_squared(&self->gaps);
     values[COMPARISON_FIGURE_AURC] = risk.area_error;
+    measure_tempered(values, self, domain);
     detect(values, counts, self);
 }
 
@@ -244,8 +263,8 @@ static int64_t *count_fewest(const evidence *self, const int64_t *documents, int
 /* Deviations of the squared calibration error's resamples are widened already. */
 static int64_t documents_for(int64_t column, int64_t fewest)
 {
-    return column == COMPARISON_FIGURE_SQUARED && fewest >= BP_FEW_DOCUMENTS ? BP_PLAIN_PERCENTILES
-                                                                             : fewest;
+    return comparison_has_root((int)column) && fewest >= BP_FEW_DOCUMENTS ? BP_PLAIN_PERCENTILES
+                                                                          : fewest;
 }
 
 /* For one prediction per document Wilson's. For several, which are dependent, and for the most
@@ -425,6 +444,8 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
     for (int c = 0; c < COMPARISON_SCORES; c++)
         out->has[c] = has_score(&self, c);
     self.gaps = bp_calibration_gaps_of(scores->calibration, scores->domain);
+    if (scores->tempered)
+        self.tempered_gaps = bp_calibration_gaps_of(scores->tempered, scores->domain);
     err = sort_tokens(&self);
     if (err == BP_OK)
         err = sort_documents(&self, spec);

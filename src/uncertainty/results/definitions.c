@@ -2,6 +2,8 @@
  * tables.c. */
 #include "uncertainty/results/results.h"
 
+#include <math.h>
+
 /* Definitions of figures of distributions. */
 static const comparison_definition DEFINITIONS[] = {
     {"nll", "NLL",
@@ -38,6 +40,19 @@ static const comparison_definition DEFINITIONS[] = {
     {"rms_calibration_error", "RMS calibration error",
      "the root of squared_calibration_error and of its interval, 0 of what is below 0; the true "
      "one is never below the true ECE"},
+    {"tempered", "Tempered",
+     "nll_tempered, brier_tempered, ece_tempered, squared_calibration_error_tempered and "
+     "rms_calibration_error_tempered: these figures of the distribution at the method's "
+     "temperature, p^(1/T) over its sum, in the domain. T is fitted on corpus.valid and taken as "
+     "given: resamples do not fit it again. The accuracy is the same at any temperature. null of a "
+     "method that was scored before it had a temperature"},
+    {"nll_tempered", "NLL, tempered", "nll at the method's temperature"},
+    {"brier_tempered", "Brier, tempered", "brier at the method's temperature"},
+    {"ece_tempered", "ECE, tempered", "ece at the method's temperature, without an interval"},
+    {"rms_calibration_error_tempered", "RMS calibration error, tempered",
+     "rms_calibration_error at the method's temperature"},
+    {"squared_calibration_error_tempered", "Squared calibration error, tempered",
+     "squared_calibration_error at the method's temperature"},
     {"aurc", "AURC",
      "area under the risk-coverage curve: mean error rate of the k most confident tokens over all "
      "k (Geifman et al. 2019), lower is better",
@@ -183,19 +198,41 @@ const comparison_definition *comparison_definitions_of(const comparison_results 
     return results->task->is_value ? VALUE_DEFINITIONS : DEFINITIONS;
 }
 
+static bool is_tempered(const comparison_results *results)
+{
+    bool any = false;
+
+    for (int64_t m = 0; m < results->methods.count && !results->task->is_value; m++)
+        any = any || isfinite(results->results[m].values[COMPARISON_FIGURE_TEMPERED_NLL].value);
+    return any;
+}
+
 const char *comparison_figure_name(const comparison_results *results, int figure)
 {
-    static const char *const NAMES[] = {
-        "nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc"};
+    static const char *const NAMES[] = {"nll",
+                                        "accuracy",
+                                        "brier",
+                                        "ece",
+                                        "ece_adaptive",
+                                        "squared_calibration_error",
+                                        "aurc",
+                                        "nll_tempered",
+                                        "brier_tempered",
+                                        "ece_tempered",
+                                        "squared_calibration_error_tempered"};
     static const char *const OF_VALUES[] = {"nll",      "coverage_95", "mae", "calibration_error",
                                             "variance", "mse",         "aurc"};
 
     if (figure >= COMPARISON_FIGURES)
         return results->coverage_names[figure - COMPARISON_FIGURES];
+    if (figure >= COMPARISON_FIGURE_TEMPERED_NLL && !is_tempered(results))
+        return NULL;
     return results->task->is_value ? OF_VALUES[figure] : NAMES[figure];
 }
 
-const char *comparison_root_name(const comparison_results *results)
+const char *comparison_root_name(const comparison_results *results, int figure)
 {
-    return results->task->is_value ? "rmse" : "rms_calibration_error";
+    return results->task->is_value               ? "rmse"
+           : figure == COMPARISON_FIGURE_SQUARED ? "rms_calibration_error"
+                                                 : "rms_calibration_error_tempered";
 }

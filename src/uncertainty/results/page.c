@@ -67,7 +67,14 @@ static json_t *figure_title(const comparison_results *results, int figure)
 /* These have no interval: of the two the page shows the ECE, and no difference by it. */
 static bool is_ece(int figure)
 {
-    return figure == COMPARISON_FIGURE_ECE || figure == COMPARISON_FIGURE_ECE_ADAPTIVE;
+    return figure == COMPARISON_FIGURE_ECE || figure == COMPARISON_FIGURE_ECE_ADAPTIVE ||
+           figure == COMPARISON_FIGURE_TEMPERED_ECE;
+}
+
+/* Is the difference by a figure shown? */
+static bool is_compared(const comparison_results *results, int figure)
+{
+    return !is_ece(figure) && comparison_figure_name(results, figure);
 }
 
 /* Rows are figures, columns methods: a figure has a name of any length, and methods are few
@@ -102,10 +109,15 @@ static json_t *method_rows(const comparison_results *results)
 
     for (int f = 0; f < figures + 5; f++) {
         json_t *values = json_array();
-        bool figure = f < figures, squared = f == COMPARISON_FIGURE_SQUARED;
+        bool figure = f < figures, squared = figure && comparison_has_root(f);
 
+        if (figure &&
+            (f == COMPARISON_FIGURE_ECE_ADAPTIVE || !comparison_figure_name(results, f))) {
+            json_decref(values);
+            continue;
+        }
         for (int64_t m = 0; m < results->methods.count; m++) {
-            const comparison_value rms = comparison_rms(&results->results[m]);
+            const comparison_value rms = comparison_rms(&results->results[m], squared ? f : 0);
             const comparison_value cost = {figure ? 0 : cost_of(results, m, f - figures), NAN, NAN};
 
             add(values, cell(!figure   ? &cost
@@ -113,15 +125,12 @@ static json_t *method_rows(const comparison_results *results)
                                        : &results->results[m].values[f],
                              false));
         }
-        if (f == COMPARISON_FIGURE_ECE_ADAPTIVE)
-            json_decref(values);
-        else
-            add(rows,
-                json_pack("{s:o, s:o}", "title",
-                          !figure   ? json_string(COSTS[f - figures])
-                          : squared ? json_string(title_of(results, comparison_root_name(results)))
-                                    : figure_title(results, f),
-                          "values", values));
+        add(rows,
+            json_pack("{s:o, s:o}", "title",
+                      !figure   ? json_string(COSTS[f - figures])
+                      : squared ? json_string(title_of(results, comparison_root_name(results, f)))
+                                : figure_title(results, f),
+                      "values", values));
     }
     return rows;
 }
@@ -190,7 +199,7 @@ static json_t *differences_json(const comparison_results *results)
             json_t *values = json_array();
 
             for (int f = 0; f < comparison_figures(results); f++)
-                if (!is_ece(f))
+                if (is_compared(results, f))
                     add(values, cell(&all[f], true));
             for (int64_t s = 0; s < results->shifted.count; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
@@ -208,7 +217,7 @@ static json_t *compared_json(const comparison_results *results)
     json_t *figures = json_array();
 
     for (int f = 0; f < comparison_figures(results); f++)
-        if (!is_ece(f))
+        if (is_compared(results, f))
             add(figures, figure_title(results, f));
     return figures;
 }

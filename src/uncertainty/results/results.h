@@ -43,6 +43,11 @@ enum { /* columns of a method's figures, followed by those of selective predicti
        COMPARISON_FIGURE_ECE_ADAPTIVE,
        COMPARISON_FIGURE_SQUARED, /* calibration error, debiased */
        COMPARISON_FIGURE_AURC,
+       /* at the temperature fitted on corpus.valid, where a method has it: */
+       COMPARISON_FIGURE_TEMPERED_NLL,
+       COMPARISON_FIGURE_TEMPERED_BRIER,
+       COMPARISON_FIGURE_TEMPERED_ECE,
+       COMPARISON_FIGURE_TEMPERED_SQUARED,
        COMPARISON_FIGURES,
        COMPARISON_DETECTED = COMPARISON_FIGURES + COMPARISON_COVERAGES
 };
@@ -57,6 +62,7 @@ typedef struct comparison_scores {
     float *nll;
     unsigned char *correct;
     bp_calibration *calibration; /* [domain] */
+    bp_calibration *tempered;    /* [domain]; NULL if the file has none */
     /* For regressions, where nll is the squared error, and correct: within the 95 % interval
      */
     bool real;
@@ -97,12 +103,17 @@ enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTION
 struct comparison_results;
 /** "nll", "accuracy", ..., then "accuracy_at_80" for each coverage; for regressions "nll",
  * "coverage_95", "mae", "calibration_error", "variance", "mse", "aurc" and "mse_at_80", in the same
- * columns. */
+ * columns. NULL: no method has it. */
 const char *comparison_figure_name(const struct comparison_results *results, int figure);
 /** How many there are. */
 int comparison_figures(const struct comparison_results *results);
-/** The name of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
-const char *comparison_root_name(const struct comparison_results *results);
+/** The name of the root of COMPARISON_FIGURE_SQUARED, "rms_calibration_error" or "rmse", or of
+ * COMPARISON_FIGURE_TEMPERED_SQUARED. */
+const char *comparison_root_name(const struct comparison_results *results, int figure);
+static inline bool comparison_has_root(int figure)
+{
+    return figure == COMPARISON_FIGURE_SQUARED || figure == COMPARISON_FIGURE_TEMPERED_SQUARED;
+}
 extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
 
 /** Columns with `shifts` shifts, and the column of one figure of detection. */
@@ -146,8 +157,8 @@ typedef struct comparison_result {
 /** exp of the NLL and of the ends of its interval; NaN for regressions. */
 comparison_value comparison_perplexity(const struct comparison_results *results,
                                        const comparison_result *result);
-/** The root of the squared calibration error and of the ends of its interval; 0 if negative. */
-comparison_value comparison_rms(const comparison_result *result);
+/** The root of a squared calibration error and of the ends of its interval; 0 if negative. */
+comparison_value comparison_rms(const comparison_result *result, int figure);
 
 typedef struct comparison_analysis_spec {
     uint64_t seed;

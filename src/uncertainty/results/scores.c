@@ -33,12 +33,16 @@ enum {
     VARIANCE,
     DISTANCE,
     SPREAD,
+    TEMPERED_LOGPROB,
+    TEMPERED_CONFIDENCE,
+    TEMPERED_BRIER,
     COLUMNS
 };
 static const char *const NAMES[COLUMNS] = {
-    "logprob",       "confidence",          "correct",        "brier",
-    "total_entropy", "mutual_information",  "log_normaliser", "logit_variance",
-    "mahalanobis",   "differential_entropy"};
+    "logprob",       "confidence",           "correct",          "brier",
+    "total_entropy", "mutual_information",   "log_normaliser",   "logit_variance",
+    "mahalanobis",   "differential_entropy", "tempered_logprob", "tempered_confidence",
+    "tempered_brier"};
 
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
@@ -148,12 +152,17 @@ static void keep_token(const reader *self, int64_t i)
     bp_calibration_add(&out->calibration[self->place], self->blocks[CONFIDENCE][i],
                        out->correct[at], -(double)self->blocks[LOGPROB][i],
                        (double)self->blocks[BRIER][i]);
+    if (out->tempered)
+        bp_calibration_add(&out->tempered[self->place], self->blocks[TEMPERED_CONFIDENCE][i],
+                           out->correct[at], -(double)self->blocks[TEMPERED_LOGPROB][i],
+                           (double)self->blocks[TEMPERED_BRIER][i]);
 }
 
 /* A shifted document may have no class that the models know. */
 static bool is_known(const reader *self, int column, int64_t i)
 {
-    bool of_label = column == LOGPROB || column == CORRECT || column == BRIER;
+    bool of_label = column == LOGPROB || column == CORRECT || column == BRIER ||
+                    column == TEMPERED_LOGPROB || column == TEMPERED_BRIER;
 
     return isfinite(self->blocks[column][i]) || (self->classes && self->place < 0 && of_label);
 }
@@ -211,7 +220,11 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
     bp_err err = bp_h5_shape_of(file, NAMES[LOGPROB], &shape);
 
     for (int c = 0; c < COLUMNS; c++)
-        self->has[c] = c < NEEDED || (self->classes && bp_h5_has(file, NAMES[c]));
+        self->has[c] =
+            c < NEEDED || ((self->classes || c >= TEMPERED_LOGPROB) && bp_h5_has(file, NAMES[c]));
+    if (self->has[TEMPERED_LOGPROB])
+        self->out->tempered =
+            bp_alloc("comparison.scores", self->out->domain, sizeof *self->out->tempered);
     for (int c = 0; c < COMPARISON_SCORES; c++)
         self->out->has[c] = c <= COMPARISON_NLL || self->has[NEEDED + c - COMPARISON_ENERGY];
     enter_document(self);
@@ -306,5 +319,6 @@ void comparison_scores_clear(comparison_scores *scores)
     bp_free(scores->nll);
     bp_free(scores->correct);
     bp_free(scores->calibration);
+    bp_free(scores->tempered);
     *scores = (comparison_scores){0};
 }

@@ -88,8 +88,7 @@ static json_t *method_json(const comparison_results *results, int64_t m)
     const comparison_result *result = &results->results[m];
     const comparison_temperature *temperature = &results->temperatures[m];
     const comparison_cost *cost = &results->costs[m];
-    const comparison_value perplexity = comparison_perplexity(results, result),
-                           rms = comparison_rms(result);
+    const comparison_value perplexity = comparison_perplexity(results, result);
     json_t *risk = json_object(), *bars = json_array();
     json_t *object =
         json_pack("{s:s, s:b, s:I}", "way", method->way->word, "ensemble",
@@ -111,9 +110,15 @@ static json_t *method_json(const comparison_results *results, int64_t m)
         put_real(object, "noise_variance", temperature->noise);
     else
         put_value(object, "perplexity", &perplexity);
-    for (int f = COMPARISON_FIGURE_ACCURACY; f < comparison_figures(results); f++)
+    for (int f = COMPARISON_FIGURE_ACCURACY; f < comparison_figures(results); f++) {
+        const comparison_value root = comparison_rms(result, f);
+
+        if (!comparison_figure_name(results, f))
+            continue;
         put_value(object, comparison_figure_name(results, f), &result->values[f]);
-    put_value(object, comparison_root_name(results), &rms);
+        if (comparison_has_root(f))
+            put_value(object, comparison_root_name(results, f), &root);
+    }
     put_all(object,
             json_pack("{s:o, s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "temperature",
                       bp_json_real(temperature->temperature), "temperature_nll_before",
@@ -144,7 +149,8 @@ static json_t *differences_json(const comparison_results *results)
             json_t *one = json_object();
 
             for (int f = 0; f < comparison_figures(results); f++)
-                put_value(one, comparison_figure_name(results, f), &values[f]);
+                if (comparison_figure_name(results, f))
+                    put_value(one, comparison_figure_name(results, f), &values[f]);
             (void)json_object_set_new(one, "ood",
                                       all_detection_json(results, values, COMPARISON_AUROC));
             (void)json_object_set_new(row, results->methods.items[k].name, one);

@@ -74,11 +74,13 @@ static bp_err write_methods(const comparison_results *results)
 
     bp_buffer_printf(&table, "method,way,members,documents,tokens");
     for (int f = 0; f < comparison_figures(results); f++) {
+        if (!comparison_figure_name(results, f))
+            continue;
         put_value_header(&table, comparison_figure_name(results, f));
         if (f == COMPARISON_FIGURE_NLL)
             put_value_header(&table, "perplexity");
-        if (f == COMPARISON_FIGURE_SQUARED)
-            put_value_header(&table, comparison_root_name(results));
+        if (comparison_has_root(f))
+            put_value_header(&table, comparison_root_name(results, f));
     }
     bp_buffer_printf(&table, ",temperature,temperature_nll_before,temperature_nll,"
                              "temperature_at_edge,train_seconds,fit_seconds,score_seconds,"
@@ -87,18 +89,21 @@ static bp_err write_methods(const comparison_results *results)
         const comparison_result *result = &results->results[m];
         const comparison_cost *cost = &results->costs[m];
         const comparison_temperature *t = &results->temperatures[m];
-        const comparison_value perplexity = comparison_perplexity(results, result),
-                               rms = comparison_rms(result);
+        const comparison_value perplexity = comparison_perplexity(results, result);
 
         comparison_csv_put(&table, "ttiii", results->methods.items[m].name,
                            results->methods.items[m].way->word, results->members[m],
                            result->documents, result->tokens);
         for (int f = 0; f < comparison_figures(results); f++) {
+            const comparison_value root = comparison_rms(result, f);
+
+            if (!comparison_figure_name(results, f))
+                continue;
             comparison_csv_put(&table, "v", &result->values[f]);
             if (f == COMPARISON_FIGURE_NLL)
                 comparison_csv_put(&table, "v", &perplexity);
-            if (f == COMPARISON_FIGURE_SQUARED)
-                comparison_csv_put(&table, "v", &rms);
+            if (comparison_has_root(f))
+                comparison_csv_put(&table, "v", &root);
         }
         comparison_csv_put(&table, "rrrtrrrr\n", t->temperature, t->before, t->after,
                            !isfinite(t->temperature) ? ""
@@ -149,8 +154,9 @@ static bp_err write_differences(const comparison_results *results)
                        *other = results->methods.items[k].name;
 
             for (int f = 0; f < comparison_figures(results); f++)
-                comparison_csv_put(&table, "tttttv\n", one, other,
-                                   comparison_figure_name(results, f), "", "", &values[f]);
+                if (comparison_figure_name(results, f))
+                    comparison_csv_put(&table, "tttttv\n", one, other,
+                                       comparison_figure_name(results, f), "", "", &values[f]);
             for (int64_t s = 0; s < shifts; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
                     if (comparison_has_score(results, c))

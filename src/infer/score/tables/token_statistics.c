@@ -56,11 +56,21 @@ void bp_token_statistics_clear(bp_token_statistics *statistics)
     *statistics = (bp_token_statistics){0};
 }
 
+/* Without sets, statistics at another temperature are in their place. */
+static int64_t missing_sets(const bp_token_statistics *statistics)
+{
+    return statistics->count - statistics->members < BP_MODEL_SET_END
+               ? BP_MODEL_SET_END - BP_MODEL_SET_RANK
+               : 0;
+}
+
 const char *bp_token_statistics_column(const bp_token_statistics *statistics, int64_t c)
 {
-    return statistics->members > 0 || c != BP_MODEL_ALONE ? bp_model_statistic_name(c)
-           : statistics->boundaries                       ? "boundary_logprob"
-                                                          : "logprob_alone";
+    return statistics->members > 0 && c >= BP_MODEL_MEMBER
+               ? bp_model_statistic_name(c + missing_sets(statistics))
+           : statistics->members > 0 || c != BP_MODEL_ALONE ? bp_model_statistic_name(c)
+           : statistics->boundaries                         ? "boundary_logprob"
+                                                            : "logprob_alone";
 }
 
 /* ---- figures ---- */

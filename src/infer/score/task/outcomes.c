@@ -14,12 +14,23 @@ static int64_t width_of(const task_scoring *task)
     return task_documents_ends(&task->documents) * task->self->info.statistics;
 }
 
+static bool is_tempered_label(const bp_token_statistics *statistics, int64_t statistic)
+{
+    const char *name = statistic < statistics->count - statistics->members
+                           ? bp_token_statistics_column(statistics, statistic)
+                           : "";
+
+    return strcmp(name, bp_model_statistic_name(BP_MODEL_TEMPERED_LOGPROB)) == 0 ||
+           strcmp(name, bp_model_statistic_name(BP_MODEL_TEMPERED_BRIER)) == 0;
+}
+
 /* Is a statistic one of the label, and not only of the distribution? */
 static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic)
 {
     return statistic == BP_MODEL_LOGPROB || statistic == BP_MODEL_LOGPROB_VARIANCE ||
            statistic == BP_MODEL_CORRECT || statistic == BP_MODEL_BRIER ||
            (statistic == BP_MODEL_SET_RANK && statistic < statistics->count) ||
+           is_tempered_label(statistics, statistic) ||
            (statistic >= statistics->count - statistics->members && statistic < statistics->count);
 }
 
