@@ -100,6 +100,9 @@ bp_err scored_words_open(scored_words *words, const char *folder)
     if (err != BP_OK)
         return err;
     words->boundaries = bp_h5_has(words->h5, BOUNDARIES);
+    words->entropy = bp_h5_has(words->h5, "entropy")         ? "entropy"
+                     : bp_h5_has(words->h5, "total_entropy") ? "total_entropy" /* an ensemble's */
+                                                             : NULL;
     words->unknown = bp_tokenizer_role(words->tokenizer, BP_ROLE_UNKNOWN);
     words->continues =
         bp_alloc("tool.words", bp_tokenizer_size(words->tokenizer), sizeof *words->continues);
@@ -224,8 +227,8 @@ static void add_word(scored_words *words, size_t at, size_t bytes, int64_t chara
         words->words =
             bp_realloc("tool.words", words->words, words->word_capacity, sizeof *words->words);
     }
-    words->words[words->word_count++] =
-        (scored_word){.at = at, .bytes = bytes, .sentence = sentence, .characters = characters};
+    words->words[words->word_count++] = (scored_word){
+        .at = at, .bytes = bytes, .sentence = sentence, .characters = characters, .entropy = NAN};
 }
 
 static void find_words(scored_words *words)
@@ -254,7 +257,7 @@ static void find_words(scored_words *words)
 /* Of the tokens of a document. */
 typedef struct scored_tokens {
     int64_t count;
-    const float *logprob, *boundary; /* boundary NULL: not known */
+    const float *logprob, *boundary, *entropy; /* NULL: not known */
 } scored_tokens;
 
 /* What is known of token k before it is read: that a word begins there; 0 of one that a text begins
@@ -278,8 +281,10 @@ static void add_logprobs(scored_words *words, const int64_t *ids, const scored_t
 
             for (int64_t k = before + 1; k <= token; k++) {
                 if (!is_special(words, ids[k])) {
-                    if (word->pieces++ == 0)
+                    if (word->pieces++ == 0) {
                         word->ends -= begin_of(words, ids[k], of, k);
+                        word->entropy = of->entropy ? (double)of->entropy[k] : NAN;
+                    }
                     word->logprob += (double)of->logprob[k];
                     word->unknown = word->unknown || ids[k] == words->unknown;
                 }
@@ -296,20 +301,25 @@ bp_err scored_words_read(scored_words *words, int64_t document)
     int64_t first = words->start[document], count = words->start[document + 1] - first;
     int64_t *ids = bp_alloc("tool.words", count, sizeof *ids);
     float *logprob = bp_alloc("tool.words", count, sizeof *logprob),
-          *boundary = bp_alloc("tool.words", count, sizeof *boundary);
-    scored_tokens of = {count, logprob, words->boundaries ? boundary : NULL};
+          *boundary = bp_alloc("tool.words", count, sizeof *boundary),
+          *entropy = bp_alloc("tool.words", count, sizeof *entropy);
+    scored_tokens of = {count, logprob, words->boundaries ? boundary : NULL,
+                        words->entropy ? entropy : NULL};
     bp_err err = bp_h5_read(words->h5, "tokens", BP_H5_I64, first, ids, count);
 
     if (err == BP_OK)
         err = bp_h5_read(words->h5, "logprob", BP_H5_F32, first, logprob, count);
     if (err == BP_OK && words->boundaries)
         err = bp_h5_read(words->h5, BOUNDARIES, BP_H5_F32, first, boundary, count);
+    if (err == BP_OK && words->entropy)
+        err = bp_h5_read(words->h5, words->entropy, BP_H5_F32, first, entropy, count);
     if (err == BP_OK)
         err = spell_text(words, ids, count);
     if (err == BP_OK) {
         find_words(words);
         add_logprobs(words, ids, &of);
     }
+    bp_free(entropy);
     bp_free(boundary);
     bp_free(logprob);
     bp_free(ids);

@@ -16,6 +16,7 @@ typedef struct scored_word {
     int64_t pieces;   /* tokens */
     double logprob;   /* NaN if a piece was not scored; 0 pieces: part of the preceding word */
     double ends;      /* log P(a word begins after it) - log P(one begins where it does), or NaN */
+    double entropy;   /* of the next token before its first piece, nats; NaN if unknown */
     int64_t sentence; /* from 1; a sentence ends with a word that ends with . ! ? or the like */
     int64_t characters;
     bool unknown; /* a piece is the unknown token */
@@ -28,6 +29,7 @@ typedef struct scored_words {
     bool *continues, *special; /* [vocabulary] */
     int64_t unknown;           /* the unknown token; -1 if there is none */
     bool boundaries;           /* the file has the data for `ends` */
+    const char *entropy;       /* the dataset of entropies; NULL: the file has none */
     int64_t documents;
     int64_t *start; /* [documents + 1] */
     char *ids;      /* [documents][id_bytes], without a terminating zero */
