@@ -77,7 +77,8 @@ typedef struct surprisal {
     scored_words *models; /* [count]: the first one has the words */
     char *const *given;   /* [count]: folders, or NAME=FOLDER */
     score_folder scores;  /* of the first, for its documents' labels */
-    int64_t *unknown;     /* [count]: words with an unknown token */
+    int64_t *unknown;     /* [count]: words with an unknown token, */
+    int64_t *ends;        /* and whose end was not scored */
     int64_t printed;      /* words */
     int count, opened;
     double unit;                 /* nats in one */
@@ -259,14 +260,18 @@ static void put_word(surprisal *self, int64_t document, int64_t w)
     put_csv(stdout, first->ids + (size_t)document * first->id_bytes, first->id_bytes);
     printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
     put_csv(stdout, text, word->bytes);
-    printf(",%" PRId64 ",%" PRId64, word->characters,
-           word_counts_of(&self->counts, text, word->bytes));
+    if (word->unknown) /* neither is that of the word in the text */
+        printf(",,");
+    else
+        printf(",%" PRId64 ",%" PRId64, word->characters,
+               word_counts_of(&self->counts, text, word->bytes));
     put_labels(self, document);
     self->printed++;
     for (int m = 0; m < self->count; m++) {
         const scored_word *one = &self->models[m].words[w];
 
         self->unknown[m] += one->unknown;
+        self->ends[m] += one->pieces > 0 && !isnan(one->logprob) && isnan(one->ends);
         printf(",%" PRId64, one->pieces);
         put_value(surprisal_of(self, one));
         if (self->models[m].entropy)
@@ -434,10 +439,17 @@ static void warn_of_unknown(const surprisal *self)
         if (self->unknown[m] > 0)
             BP_WARN("surprisal.unknown_words",
                     "%" PRId64 " of %" PRId64
-                    " words have the unknown token, and the surprisal of any word that the "
-                    "tokenizer does not know: at %s; leave them out, or score by a tokenizer that "
-                    "spells all words (bagpipe-data tokenizer --kind bpe)",
+                    " words have the unknown token: their surprisal is that of any word that the "
+                    "tokenizer does not know, and the word, its characters and frequency are not "
+                    "known: at %s; leave them out, or score by a tokenizer that spells all words "
+                    "(bagpipe-data tokenizer --kind bpe)",
                     self->unknown[m], self->printed, folder_of(self, m));
+    for (int m = 0; m < self->count; m++)
+        if (self->boundaries && self->ends[m] > 0)
+            BP_WARN("surprisal.no_end",
+                    "%" PRId64 " last words of documents have no surprisal, as the end of the "
+                    "document was not scored: at %s; score with score.end=yes",
+                    self->ends[m], folder_of(self, m));
 }
 
 static bp_err put_all(const surprisal_arguments *arguments)
@@ -446,6 +458,7 @@ static bp_err put_all(const surprisal_arguments *arguments)
     surprisal self = {.models = bp_alloc("tool.words", files->count, sizeof *self.models),
                       .given = files->list,
                       .unknown = bp_alloc("tool.words", files->count, sizeof *self.unknown),
+                      .ends = bp_alloc("tool.words", files->count, sizeof *self.ends),
                       .count = files->count,
                       .unit = strcmp(arguments->unit, "bits") == 0 ? log(2) : 1,
                       .boundaries = arguments->boundaries};
@@ -466,6 +479,7 @@ static bp_err put_all(const surprisal_arguments *arguments)
         warn_of_unknown(&self);
     score_folder_clear(&self.scores);
     bp_free(self.unknown);
+    bp_free(self.ends);
     for (int m = 0; m < self.opened; m++)
         scored_words_clear(&self.models[m]);
     bp_free(self.models);

@@ -322,7 +322,7 @@ static void add_training(subject *self)
         card_fact(procedure, "started", "%s", text_of(self->record, "started"));
         card_fact(procedure, "ended", "%s (%s)", text_of(exit, "time"), text_of(exit, "state"));
         if (integer_of(self->record, "starts") > 1)
-            card_fact(procedure, "starts", "%lld: it was interrupted, and went on",
+            card_fact(procedure, "starts", "%lld: it was interrupted or extended, and went on",
                       integer_of(self->record, "starts"));
         add_machine(self, environment);
         json_decref(command);

@@ -315,6 +315,33 @@ static bp_err add_score(card *self, const char *folder, const char *path)
     return err;
 }
 
+/* ---- generated texts against references ---- */
+
+static bp_err add_generated(card *self, const char *folder, const char *path)
+{
+    json_t *summary = NULL, *metrics = json_array();
+    bp_err err = bp_json_load(&summary, path, LIMIT_BYTES);
+    const json_t *figures = json_object_get(summary, "figures");
+
+    if (err == BP_OK)
+        err = check_model(self, json_object_get(summary, "model"), "generate.model", folder);
+    if (err == BP_OK && json_object_size(figures) == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "card.no_results",
+                      "the texts were compared with no references: at %s; generate them with "
+                      "generate.references",
+                      folder);
+    if (err == BP_OK) {
+        json_t *table = table_new(self, "Generated texts against references, with 95 % intervals:");
+
+        add_figures(table, add_row(table, bp_path_base(folder)), figures, figures);
+        add_metrics(metrics, figures);
+        add_result(self, "text-generation", bp_path_base(folder), metrics);
+    }
+    json_decref(metrics);
+    json_decref(summary);
+    return err;
+}
+
 /* ---- uncertainty ---- */
 
 /* Is one of the models that are compared the card's? "gpt=runs/gpt,bag=runs/bag:dropout" */
@@ -492,6 +519,7 @@ bp_err card_results(card *self, const char *folder)
         const char *job, *file;
         bp_err (*add)(card *self, const char *folder, const char *path);
     } jobs[] = {{"score", "score/summary.json", add_score},
+                {"generate", "generate/summary.json", add_generated},
                 {"uncertainty", "uncertainty/summary.json", add_uncertainty},
                 {"explain", "explain/summary.json", add_explanations}};
 
@@ -507,7 +535,7 @@ bp_err card_results(card *self, const char *folder)
     if (bp_path_exists(bp_path_in(folder, "run.json").text))
         return BP_FAIL(BP_ERR_FORMAT, "card.no_results",
                        "the run has no results that this card takes: at %s; name runs of score, "
-                       "uncertainty and explain for a model, or folders of reports",
+                       "generate, uncertainty and explain for a model, or folders of reports",
                        folder);
     return add_report(self, folder);
 }

@@ -134,64 +134,6 @@ const char *score_table_short_name(const score_table *table, int64_t model)
     return base;
 }
 
-/* What models saw of a text is part of their figures; what was scored makes them not comparable,
- * a byte or a word too where tokens do not spell the text. */
-static void note_other_tokens(const score_table *table, bp_buffer *note)
-{
-    bp_buffer lost = {0};
-
-    for (int64_t m = 0; m < table->model_count; m++)
-        if (table->lost[m])
-            bp_buffer_printf(&lost, "%s%s (%s)", lost.bytes > 0 ? ", " : "",
-                             score_table_short_name(table, m), table->lost[m]);
-    if (lost.bytes > 0)
-        bp_buffer_printf(note,
-                         "perplexities a token do not compare, and figures a byte or a word look "
-                         "better than they are where the tokens do not spell the text: %.*s",
-                         (int)lost.bytes, lost.data);
-    else
-        bp_buffer_printf(note, "perplexities a token do not compare; bits_per_byte may");
-    bp_buffer_clear(&lost);
-}
-
-/* Each setting that differs is said once: below the table, and as a warning where that is not
- * seen. */
-static void note_differences(score_table *table, bool warn)
-{
-    bp_buffer note = {0};
-    bool only_windows = true;
-    const char *key;
-    json_t *value;
-
-    if (table->model_count == 0)
-        return;
-    json_object_foreach(table->conventions[0], key, value)
-    {
-        bool differs = false;
-
-        for (int64_t m = 1; m < table->model_count; m++)
-            differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
-        if (!differs)
-            continue;
-        bp_buffer_printf(&note, "%s%s",
-                         note.bytes > 0 ? ", " : "these settings differ between the scores: ",
-                         strcmp(key, "tokenizer_hash") == 0 ? "tokenizer" : key);
-        only_windows = only_windows && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0);
-    }
-    if (note.bytes == 0)
-        return;
-    bp_buffer_printf(&note, ": ");
-    if (only_windows)
-        bp_buffer_printf(&note, "the models were given more or less of the text, which is part of "
-                                "their figures");
-    else
-        note_other_tokens(table, &note);
-    bp_buffer_add(&note, "", 1);
-    table->note = bp_buffer_take(&note);
-    if (warn)
-        BP_WARN("table.other_conventions", "%s", table->note);
-}
-
 static bp_err add_model(score_table *table, const char *given)
 {
     const char *folder = named_folder(given);
@@ -576,7 +518,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     if (err == BP_OK)
         err = check_models(&table, folders);
     if (err == BP_OK)
-        note_differences(&table, !f || options->out);
+        score_table_add_note(&table, !f || options->out);
     if (err == BP_OK && options->out)
         err = is_picture(options->out) ? score_table_draw(&table, figure, options->out)
                                        : save_table(&table, f, figure, options->out);

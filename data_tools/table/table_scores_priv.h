@@ -58,4 +58,8 @@ char *score_table_spell_group(const score_cell *cell);
  * Errors: BP_ERR_FORMAT no cell has it; BP_ERR_SYSTEM gnuplot is missing; BP_ERR_IO. */
 bp_err score_table_draw(const score_table *table, int figure, const char *path);
 
+/** Each setting that differs is said once: table->note is for below the table; as a warning too, if
+ * `warn`, where the table is not seen. */
+void score_table_add_note(score_table *table, bool warn);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "io/h5/user_block.h"
 #include "scores.h"
+#include "text/documents/text_source.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
@@ -193,35 +194,44 @@ static size_t character_at(const scored_words *words, size_t at, uint32_t *c)
     return length > 0 ? length : 1;
 }
 
-static bool ends_sentence(const scored_words *words, const scored_word *word)
+/* Bytes of one of a list of characters that the text ends with; 0: none. */
+static size_t last_of(const char *const *list, size_t count, const char *text, size_t bytes)
+{
+    for (size_t k = 0; k < count; k++) {
+        size_t n = strlen(list[k]);
+
+        if (bytes >= n && memcmp(text + bytes - n, list[k], n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+/* Does the word end a sentence? *marks: it has nothing but marks that end one or close. */
+static bool ends_sentence(const char *text, size_t bytes, bool *marks)
 {
     static const char *const closing[] = {"\"", "'", ")", "]", "\u201d", "\u2019", "\u00bb"};
     static const char *const ends[] = {".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f"};
-    const char *text = words->text.data + word->at;
-    size_t bytes = word->bytes;
+    size_t n, rest = bytes;
+    bool ended;
 
-    for (size_t k = 0; k < sizeof closing / sizeof closing[0]; k++) {
-        size_t n = strlen(closing[k]);
-
-        if (bytes > n && memcmp(text + bytes - n, closing[k], n) == 0) {
-            bytes -= n;
-            k = (size_t)-1; /* all of them again */
-        }
-    }
-    for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
-        size_t n = strlen(ends[k]);
-
-        if (bytes >= n && memcmp(text + bytes - n, ends[k], n) == 0)
-            return true;
-    }
-    return false;
+    while ((n = last_of(closing, sizeof closing / sizeof closing[0], text, rest)) > 0)
+        rest -= n;
+    n = last_of(ends, sizeof ends / sizeof ends[0], text, rest);
+    ended = n > 0 && !(text[rest - 1] == '.' && bp_sentence_abbreviates(text, 0, rest - 1));
+    while ((n = last_of(ends, sizeof ends / sizeof ends[0], text, rest)) > 0 ||
+           (n = last_of(closing, sizeof closing / sizeof closing[0], text, rest)) > 0)
+        rest -= n;
+    *marks = rest == 0;
+    return ended;
 }
 
 static void add_word(scored_words *words, size_t at, size_t bytes, int64_t characters)
 {
     const scored_word *last = words->word_count > 0 ? &words->words[words->word_count - 1] : NULL;
-    int64_t sentence = last ? last->sentence + ends_sentence(words, last) : 1;
+    bool marks, ends = ends_sentence(words->text.data + at, bytes, &marks);
+    int64_t sentence = last ? last->sentence + (words->ended && !marks) : 1;
 
+    words->ended = ends || (marks && last && words->ended);
     if (words->word_count == words->word_capacity) {
         words->word_capacity = 2 * words->word_capacity + 64;
         words->words =

@@ -94,6 +94,7 @@ typedef struct bp_model_info {
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
+    int64_t order; /* each token is predicted from the order - 1 before it; 0: from all inputs */
     int64_t trained_context; /* the inputs of training, where `context` exceeds them and there is a
                                 table of learned positions; else 0 */
     int64_t vocab_size;      /* outcomes; of a language model its words */

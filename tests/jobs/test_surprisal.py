@@ -142,7 +142,9 @@ class Surprisal(JobTest):
         bare = self.surprisal(self.at("ends"), "--boundaries")
         self.assertTrue(all(row["surprisal"] for row in bare))
         self.score("open", "one", "text", "score.boundaries=yes")
-        empty = [row for row in self.surprisal(self.at("open"), "--boundaries") if not row["surprisal"]]
+        result = run([program("bagpipe-data"), "surprisal", self.at("open"), "--boundaries"])
+        empty = [row for row in csv.DictReader(io.StringIO(result.out, newline="")) if not row["surprisal"]]
+        self.assert_warning(result, "[surprisal.no_end]", f"{len(empty)} last words", "score.end=yes")
         self.assertEqual([row["word"] for row in empty], [text.split()[-1] for text in self.texts if text.split() and not text[-1].isspace()])
 
     def test_entropy_is_that_of_the_whole_distribution(self):
@@ -274,6 +276,14 @@ class Surprisal(JobTest):
         self.assertEqual(sentences[0], [1] * 9)
         self.assertEqual(sentences[1], [1] * 8 + [2] * 6)
         self.assertEqual(sentences[5], [1, 2, 2, 2, 2, 3])
+
+    def test_marks_and_abbreviations_begin_no_sentence(self):
+        texts = ["Who ? ? he said . '' Then ! !", "Mr. Smith met Dr. J. Doe. They left."]
+        self.corpus("marks", texts)
+        self.score("of-marks", "one", "marks")
+        rows = self.surprisal(self.at("of-marks"))
+        self.assertEqual([[int(row["sentence"]) for row in rows if row["document"] == document] for document in "01"],
+                         [[1, 1, 1, 2, 2, 2, 2, 3, 3, 3], [1, 1, 1, 1, 1, 1, 2, 2]])
 
     def test_units_and_models_side_by_side(self):
         nats, bits = self.surprisal(self.at("a"), "--unit", "nats"), self.surprisal(self.at("a"), "--by", "word")
@@ -415,6 +425,9 @@ class Surprisal(JobTest):
         unknown = result.out.count(",<unk>,")
         self.assertGreater(unknown, 0)
         self.assert_warning(result, "[surprisal.unknown_words]", f"{unknown} of {len(result.out.splitlines()) - 1} words")
+        rows = list(csv.DictReader(io.StringIO(result.out, newline="")))
+        self.assertEqual({(row["characters"], row["frequency"]) for row in rows if row["word"] == "<unk>"}, {("", "")})
+        self.assertTrue(all(row["characters"] and row["frequency"] for row in rows if row["word"] != "<unk>"))
         self.assertNotIn("[surprisal.unknown_words]", run([program("bagpipe-data"), "surprisal", self.at("a")]).err)
 
     def test_what_was_not_scored_is_empty(self):

@@ -240,6 +240,10 @@ class UncertaintyOthers(test_finetune.TaskTest):
         table = self.outcomes("named", "one")
         self.assertEqual([name.decode().rstrip("\0") for name in table["outcome_names"]], names)
         self.assertEqual(got["methods"]["array"]["nll"], got["methods"]["table"]["nll"])
+        with open(self.at("turned.csv"), "a", encoding="utf-8") as file:
+            file.write("\n\r\n")  # blank lines are none
+        blank = self.studied("blank", f"one={self.model()}, table={self.at('turned.csv')}")
+        self.assertEqual(blank["methods"]["table"]["nll"], got["methods"]["table"]["nll"])
         # another file under the name: the study is made again
         self.written("turned.csv", names, p[:, ::-1])
         again = self.studied("named", f"one={self.model()}, array={self.at('ordered.npy')}, table={self.at('turned.csv')}")

@@ -217,7 +217,8 @@ static bp_err check_texts(const bp_model_info *info)
                            "at explain.corpus",
                            info->kind, reads,
                            info->reads_source && !bp_task_has_head(&info->task)
-                               ? " --format pairs SOURCE TARGET"
+                               ? " --format pairs SOURCE TARGET (two files, a line each: of what "
+                                 "generate wrote, \"prompt\" and \"text\" of outputs.jsonl)"
                                : "")
                  : BP_OK;
 }

@@ -189,7 +189,8 @@ static void add_corpora(drawing *self)
 
 static void add_label(drawing *self, const bp_score_column *column)
 {
-    int64_t documents = self->table->plan->documents, values = column->value_count, shown = 0;
+    int64_t documents = self->table->plan->documents, values = column->value_count,
+            equals = VALUES_MOST;
     double *counts = bp_alloc("score.page", values, sizeof *counts);
     double *sorted = bp_alloc("score.page", values, sizeof *sorted), least = 0;
     const json_t *figures = json_object_get(json_object_get(self->summary, "labels"), column->name);
@@ -199,18 +200,19 @@ static void add_label(drawing *self, const bp_score_column *column)
             counts[column->codes[d]]++;
     memcpy(sorted, counts, (size_t)values * sizeof *sorted);
     bp_sort_reals(sorted, values);
-    if (values > VALUES_MOST)
+    if (values > VALUES_MOST && sorted[values - VALUES_MOST] >= least)
         least = sorted[values - VALUES_MOST];
-    for (int64_t v = 0; v < values && shown < VALUES_MOST; v++) {
+    for (int64_t v = 0; v < values; v++)
+        equals -= counts[v] > least;
+    for (int64_t v = 0; v < values; v++) {
         group one = {.end = documents, .codes = column->codes, .value = (int32_t)v};
 
-        if (counts[v] < least)
+        if (counts[v] < least || (counts[v] == least && equals-- <= 0))
             continue;
         char *name = bp_sprintf("%s: %s", column->name, column->values[v]);
         add_quantiles(self, bp_score_page_text(name, strlen(name)), &one,
                       json_object_get(figures, column->values[v]));
         bp_free(name);
-        shown++;
     }
     bp_free(sorted);
     bp_free(counts);
@@ -351,9 +353,12 @@ void score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
     const char *model = bp_score_keys_of(self->config)->model;
-    json_t *context = self->rule.context == BP_MODEL_UNLIMITED
-                          ? json_string("unlimited")
-                          : json_integer((json_int_t)self->rule.context);
+    int64_t order = self->info.order;
+    json_t *context =
+        order > 0 && self->rule.context >= order - 1
+            ? json_sprintf("%lld tokens (order %lld)", (long long)order - 1, (long long)order)
+        : self->rule.context == BP_MODEL_UNLIMITED ? json_string("unlimited")
+                                                   : json_integer((json_int_t)self->rule.context);
     json_t *page =
         json_pack("{s:o, s:o, s:O?, s:o, s:O?, s:I, s:b, s:I, s:i}", "model",
                   bp_score_page_text(model, strlen(model)), "figures", figures_of(self->summary),
