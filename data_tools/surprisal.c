@@ -88,16 +88,44 @@ typedef struct surprisal {
     double **tested;             /* [count][documents] of --between; else NULL */
 } surprisal;
 
-/* ---- frequencies ---- */
+/* ---- words of all models, and frequencies ---- */
 
-/* Words of all documents. */
+static const char *folder_of(const surprisal *self, int m)
+{
+    return named_folder(self->given[m]);
+}
+
+/* All models have the same words of the document at hand. */
+static bp_err check_words(const surprisal *self, int64_t document, int m)
+{
+    const scored_words *first = &self->models[0], *other = &self->models[m];
+    int64_t w = 0;
+
+    while (w < first->word_count && w < other->word_count &&
+           first->words[w].bytes == other->words[w].bytes &&
+           memcmp(first->text.data + first->words[w].at, other->text.data + other->words[w].at,
+                  first->words[w].bytes) == 0)
+        w++;
+    if (w == first->word_count && w == other->word_count)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
+                   "document %" PRId64 " has other words from word %" PRId64
+                   " on: at %s and %s; score one text with both, by tokenizers that keep it as it "
+                   "is",
+                   document, w + 1, folder_of(self, 0), folder_of(self, m));
+}
+
+/* Words of all documents, before anything is printed. */
 static bp_err collect(surprisal *self)
 {
     scored_words *first = &self->models[0];
     bp_err err = BP_OK;
 
     for (int64_t d = 0; d < first->documents && err == BP_OK; d++) {
-        err = scored_words_read(first, d);
+        for (int m = 0; m < self->count && err == BP_OK; m++)
+            err = scored_words_read(&self->models[m], d);
+        for (int m = 1; m < self->count && err == BP_OK; m++)
+            err = check_words(self, d, m);
         for (int64_t w = 0; w < first->word_count && err == BP_OK; w++)
             word_counts_add(&self->counts, first->text.data + first->words[w].at,
                             first->words[w].bytes);
@@ -122,11 +150,6 @@ static bp_err count_others(surprisal *self, const surprisal_arguments *arguments
 }
 
 /* ---- rows ---- */
-
-static const char *folder_of(const surprisal *self, int m)
-{
-    return named_folder(self->given[m]);
-}
 
 /* Of a column: what was given, or the last name of the folder, or all of it where several have that
  * one. bp_free(). */
@@ -280,26 +303,6 @@ static void put_word(surprisal *self, int64_t document, int64_t w)
     putchar('\n');
 }
 
-/* All models have the same words of the document at hand. */
-static bp_err check_words(const surprisal *self, int64_t document, int m)
-{
-    const scored_words *first = &self->models[0], *other = &self->models[m];
-    int64_t w = 0;
-
-    while (w < first->word_count && w < other->word_count &&
-           first->words[w].bytes == other->words[w].bytes &&
-           memcmp(first->text.data + first->words[w].at, other->text.data + other->words[w].at,
-                  first->words[w].bytes) == 0)
-        w++;
-    if (w == first->word_count && w == other->word_count)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
-                   "document %" PRId64 " has other words from word %" PRId64
-                   " on: at %s and %s; score one text with both, by tokenizers that keep it as it "
-                   "is",
-                   document, w + 1, folder_of(self, 0), folder_of(self, m));
-}
-
 /* Words [*first, *end) of the document that are printed or tested: none of one without a critical
  * word. */
 static bp_err find_words_of(const surprisal *self, int64_t document, int64_t *first, int64_t *end)
@@ -334,8 +337,6 @@ static bp_err put_documents(surprisal *self)
     for (int64_t d = 0; d < self->models[0].documents && err == BP_OK && !ferror(stdout); d++) {
         for (int m = 0; m < self->count && err == BP_OK; m++)
             err = scored_words_read(&self->models[m], d);
-        for (int m = 1; m < self->count && err == BP_OK; m++)
-            err = check_words(self, d, m);
         if (err == BP_OK)
             err = find_words_of(self, d, &first, &end);
         if (err == BP_OK && self->tested)
@@ -536,38 +537,40 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_surprisal = {
     .name = "surprisal",
-    .help = {.name = "bagpipe-data surprisal",
-             .usage = "RUN... [OPTION...]",
-             .summary = "prints the surprisal of each word of scored texts",
-             .text =
-                 "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
-                 "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
-                 "and position (from 1 in the document), the word as it is in the text, its "
-                 "characters, its frequency in these texts (or those of --frequencies), the "
-                 "document's labels, and of each RUN (or NAME=RUN) the number of tokens and the "
-                 "surprisal, minus the logarithm of the "
-                 "probability of all of its tokens "
-                 "given what precedes. It is empty where a token was not scored. Of a RUN with "
-                 "score.entropy=yes, or of an ensemble, entropy is that of the token that the word "
-                 "begins with, before it is read.\n"
-                 "A word is a run of characters that are not white space. A token belongs to the "
-                 "word of its first such character, so a blank before a word is a part of it. A "
-                 "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
-                 "or brackets.\n"
-                 "With --boundaries the probability is that of the word and of its end: the "
-                 "product of its tokens' probabilities, times the probability that a new word or "
-                 "the document's end follows, divided by the same probability before its first "
-                 "token, where that begins with white space. The last word of a document has it "
-                 "with score.end=yes.\n"
-                 "With --between it prints a row a RUN and pair of conditions: means over items of "
-                 "the surprisal of the critical word, their difference with Student's t of paired "
-                 "items, its 95 % interval, p, and p by Holm over all rows. An item's documents in "
-                 "one condition are averaged first.",
-             .options = OPTIONS,
-             .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
-                         "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
-                         "  bagpipe-data surprisal runs/scored --frequencies train.h5\n"
-                         "  bagpipe-data surprisal runs/items --critical verb --between condition "
-                         "--items item\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data surprisal",
+         .usage = "RUN... [OPTION...]",
+         .summary = "prints the surprisal of each word of scored texts",
+         .text =
+             "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
+             "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
+             "and position (from 1 in the document, not in the sentence), the word as it is in the "
+             "text (for a spreadsheet, with ' before = + - @), its "
+             "characters, its frequency in these texts (or those of --frequencies), the "
+             "document's labels, and of each RUN (or NAME=RUN) the number of tokens and the "
+             "surprisal, minus the logarithm of the "
+             "probability of all of its tokens "
+             "given what precedes. It is empty where a token was not scored. Of a RUN with "
+             "score.entropy=yes, or of an ensemble, entropy is that of the token that the word "
+             "begins with, before it is read.\n"
+             "A word is a run of characters that are not white space. A token belongs to the "
+             "word of its first such character, so a blank before a word is a part of it. A "
+             "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
+             "or brackets.\n"
+             "With --boundaries the probability is that of the word and of its end: the "
+             "product of its tokens' probabilities, times the probability that a new word or "
+             "the document's end follows, divided by the same probability before its first "
+             "token, where that begins with white space. The last word of a document has it "
+             "with score.end=yes.\n"
+             "With --between it prints a row a RUN and pair of conditions: means over items of "
+             "the surprisal of the critical word, their difference with Student's t of paired "
+             "items, its 95 % interval, p, and p by Holm over all rows. An item's documents in "
+             "one condition are averaged first.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
+                     "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
+                     "  bagpipe-data surprisal runs/scored --frequencies train.h5\n"
+                     "  bagpipe-data surprisal runs/items --critical verb --between condition "
+                     "--items item\n",
+         .statuses = STATUSES},
     .run = run};

@@ -131,9 +131,11 @@ static void print_verdict(const comparison *c, const comparison_group *group)
         if (c->no_verdict)
             printf("No verdict: %s.\n", c->no_verdict);
         else
-            printf("No verdict: it takes %d documents or more, and there %s %" PRId64
-                   " (bagpipe-data corpus --separator TEXT or --format lines cuts a text).\n",
-                   BP_FEW_DOCUMENTS, group->documents == 1 ? "is" : "are", group->documents);
+            printf("No verdict: it takes %d documents or more, and there %s %" PRId64 "%s.\n",
+                   BP_FEW_DOCUMENTS, group->documents == 1 ? "is" : "are", group->documents,
+                   group->documents == 1 ? " (bagpipe-data corpus --separator TEXT or --format "
+                                           "lines cuts a text)"
+                                         : "");
         break;
     case NO_CLEAR_DIFFERENCE:
         printf("No clear difference: B has %+.*f%s %s (95 %%: %+.*f to %+.*f%s).\n", digits, more,

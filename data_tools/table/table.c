@@ -222,6 +222,10 @@ static bp_err write_form(char *const *paths, int count, const file_options *opti
 
 static bp_err table_of_folders(char *const *folders, int count, const file_options *options)
 {
+    if (options->head >= 0)
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
+                       "it is of rows of files: at --head; leave it out, or read the table with "
+                       "head");
     for (int k = 0; k < count; k++)
         if (table_is_of_studies(folders[k]))
             return table_of_studies(folders, count, options);

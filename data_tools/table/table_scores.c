@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
@@ -86,6 +87,51 @@ static void add_document(reading *r, int64_t d)
     draws->count++;
 }
 
+/* Of a corpus whose documents' sizes are known: a text that is a corpus by several tokenizers has
+ * one. */
+static uint64_t content_of(const score_folder *scores, const score_group *group)
+{
+    bp_buffer sizes = {0};
+    uint64_t hash;
+    bool known = group->count > 0;
+
+    for (int64_t k = 0; k < group->count; k++) {
+        int64_t d = group->documents[k];
+        const int64_t both[2] = {scores->bytes[d], scores->words[d]};
+
+        known = known && both[0] >= 0 && both[1] >= 0;
+        bp_buffer_add(&sizes, both, sizeof both);
+    }
+    hash = known ? bp_xxh3(sizes.data, sizes.bytes) : 0;
+    bp_buffer_clear(&sizes);
+    return hash;
+}
+
+/* A corpus of another name that is the text of an earlier model's corpus is in its row. */
+static void name_by_content(score_table *table, score_cell *cell)
+{
+    const score_cell *same = NULL;
+
+    for (int64_t k = 0; k + 1 < table->cell_count; k++) {
+        const score_cell *other = &table->cells[k];
+
+        if (other->scope != SCOPE_CORPUS)
+            continue;
+        if (strcmp(other->name, cell->name) == 0)
+            return;
+        if (other->model != cell->model && other->content == cell->content && !same)
+            same = other;
+    }
+    for (int64_t k = 0; same && k + 1 < table->cell_count; k++)
+        if (table->cells[k].model == cell->model && table->cells[k].scope == SCOPE_CORPUS &&
+            strcmp(table->cells[k].name, same->name) == 0)
+            return;
+    if (same) {
+        bp_free(cell->name);
+        cell->name = bp_strdup(same->name);
+    }
+}
+
 static bp_err add_cell(void *self, const score_group *group)
 {
     reading *r = self;
@@ -103,6 +149,10 @@ static bp_err add_cell(void *self, const score_group *group)
                          .value = group->value ? bp_strdup(group->value) : NULL,
                          .model = table->model_count - 1,
                          .documents = group->count};
+    if (cell->scope == SCOPE_CORPUS)
+        cell->content = content_of(r->scores, group);
+    if (cell->content != 0)
+        name_by_content(table, cell);
     r->draws.count = 0;
     for (int64_t k = 0; k < group->count; k++) {
         cell->tokens += r->scores->tokens[group->documents[k]];

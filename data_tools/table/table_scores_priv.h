@@ -17,6 +17,7 @@ typedef struct score_cell {
     score_scope scope;
     char *name, *value; /* NULL if there is none */
     int64_t model, documents, tokens;
+    uint64_t content; /* of a corpus: a hash of its documents' bytes and words; 0: unknown */
     score_figure figures[SCORE_FIGURES];
 } score_cell;
 

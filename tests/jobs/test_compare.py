@@ -598,6 +598,34 @@ class Compare(JobTest):
             self.assert_error(result, 65, "[table.no_figure]", figure)
         self.assertFalse(os.path.exists(self.at("none.svg")))
 
+    def test_a_text_under_two_names_is_one_row(self):
+        """The row has the first name; another text of as many documents has a row of its own."""
+        texts = [{"text": row["text"], "genre": "x"} for row in self.rows[:12]]
+        for name, rows in (("one-name", texts), ("other-name", texts), ("other-text", [{**row, "text": row["text"] + " more"} for row in texts])):
+            self.labelled(name, rows)
+        for name, model, corpus in (("named-1", "m1", "one-name"), ("named-2", "m2", "other-name"), ("named-3", "m2", "other-text")):
+            self.score(name, model, corpus)
+        rows = [row for row in csv.DictReader(self.table(*(self.at(f"named-{k}") for k in (1, 2, 3))).out.splitlines()) if row["scope"] == "corpus"]
+        self.assertEqual([row["name"] for row in rows], ["one-name", "one-name", "other-text"])
+
+    def test_head_is_of_files(self):
+        self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), "--head", "2"]), 64, "[table.bad_form]", "--head")
+
+    def test_contexts_of_models_of_counts(self):
+        """A 3-gram reads two tokens, whatever its window: compare, the table and the page say so, and no number of parameters."""
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('three')}", f"corpus.train={self.at('valid.h5')}", "model.kind=ngram", "ngram.order=3"])
+        self.labelled("twelve", self.rows[:12])
+        self.score("by-three", "three", "twelve")
+        self.score("by-gpt", "m1", "twelve")
+        self.assertIn("2 (order 3)", self.compare("by-three", "by-gpt").out)
+        self.assertIn("a token is predicted from at most 2 tokens (order 3) by by-three, 32 tokens by by-gpt", self.table(self.at("by-three"), self.at("by-gpt"), "--form", "text").out)
+        with open(self.at("by-three/score/index.html"), encoding="utf-8") as file:
+            self.assertIn("context 2 tokens (order 3)", file.read())
+        with open(self.at("by-three/score/summary.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["convention"]["order"], 3)
+        with open(self.at("three/run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["parameters"], 0)
+
     def test_what_a_table_of_scores_does_not_compare(self):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])
         self.score("few-a", "m1", "few", keys=["score.context=16"])

@@ -449,6 +449,7 @@ class Surprisal(JobTest):
                                      ((self.at("a"), "--by", "token"), 64, "[command.bad_value]"), ((self.at("a"), "--unit", "dits"), 64, "[command.bad_value]")):
             result = run([program("bagpipe-data"), "surprisal", *words])
             self.assert_error(result, status, *said)
+            self.assertEqual(result.out, "")  # no line of heads that looks like an empty table
         self.write("both.json", json.dumps({"members": [{"name": name, "path": self.at(name)} for name in ("one", "two")]}))
         for ranks in (0, 2):
             both = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('both')}", f"score.model={self.at('both.json')}",

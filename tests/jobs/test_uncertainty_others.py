@@ -207,6 +207,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(table(folder, "--out", self.at("table." + ending)).status, 0)
             self.assertEqual(pathlib.Path(self.at("table." + ending)).read_text(encoding="utf-8"), printed.out)
         self.assertIn("of\\_others", table(folder, "--form", "latex").out)
+        self.assertEqual({row["study"] for row in csv.DictReader(table("mine=" + folder).out.splitlines())}, {"mine"})
         # a study is named by its run folder, however it is written, and by the whole path where names are alike
         other = self.at("elsewhere/tabled")
         shutil.copytree(folder, other)

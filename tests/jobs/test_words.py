@@ -165,6 +165,11 @@ class Words(JobTest):
         for job in ("generate", "score", "status"):
             self.assert_error(run([program("bagpipe-data"), job]), 64, "[command.unknown_tool]", f"it is bagpipe {job}")
 
+    def test_csv_is_not_read_and_says_what_is(self):
+        for more in ([], ["--label", "kind"]):
+            result = run([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "csv", *more, "--out", self.at("x.h5"), self.at("train.txt")])
+            self.assert_error(result, 64, "[text.unknown_format]", "quote=FALSE", "tsv")
+
     def test_a_missing_path_says_from_where(self):
         self.assert_error(run([program("bagpipe-data"), "inspect", "none.h5"]), 66, "[file.missing]", f"from the folder {os.getcwd()}")
         self.assertNotIn("from the folder", run([program("bagpipe-data"), "inspect", self.at("none.h5")]).err)
