@@ -33,6 +33,7 @@ typedef struct between {
     int figure;
     label_value *values; /* those that documents have, the hardest first */
     int64_t count;
+    int64_t left_out;          /* scored documents without a unit of the figure: a word */
     bool known[SCORE_FIGURES]; /* is the figure that of all scored text? */
 } between;
 
@@ -44,13 +45,14 @@ typedef struct value_pair {
     double p, p_holm;
 } value_pair;
 
-static void add_document(const between *b, label_value *value, int64_t d)
+static void add_document(between *b, label_value *value, int64_t d)
 {
     const score_folder *scores = b->scores;
     const int64_t units[SCORE_FIGURES] = {scores->tokens[d], scores->bytes[d], scores->words[d]};
 
     for (int f = 0; f < SCORE_FIGURES; f++)
         bp_ratio_add(&value->figures[f], scores->nll[d], (double)units[f]);
+    b->left_out += units[b->figure] <= 0;
 }
 
 static double nats(const between *b, const label_value *value)
@@ -290,6 +292,9 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
         putchar('\n');
     }
     print_pairs(b, pairs, n, width);
+    if (b->left_out > 0)
+        printf("%" PRId64 " scored documents without a %s are left out.\n", b->left_out,
+               b->figure == BITS_PER_BYTE ? "byte" : "word");
     print_items(b);
 }
 

@@ -165,6 +165,12 @@ class Words(JobTest):
         for job in ("generate", "score", "status"):
             self.assert_error(run([program("bagpipe-data"), job]), 64, "[command.unknown_tool]", f"it is bagpipe {job}")
 
+    def test_a_text_as_a_configuration_is_one_fault(self):
+        for ranks in (0, 2):
+            result = run([program("bagpipe"), "pretrain", self.at("train.txt")], ranks)
+            self.assert_error(result, 78, "[config.not_ini]", "train.txt")
+            self.assertNotIn("[config.not_a_pair]", result.err)
+
     def test_csv_is_not_read_and_says_what_is(self):
         for more in ([], ["--label", "kind"]):
             result = run([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "csv", *more, "--out", self.at("x.h5"), self.at("train.txt")])

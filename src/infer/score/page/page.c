@@ -9,6 +9,7 @@
 #include "base/sort.h"
 #include "infer/score/keys.h"
 #include "job/report/report.h"
+#include "statistics/inference.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -73,6 +74,14 @@ static double number_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* NaN of few documents, which have no interval either. */
+static double error_of(const json_t *figures)
+{
+    return number_of(figures, "documents") < BP_FEW_DOCUMENTS
+               ? NAN
+               : number_of(figures, "perplexity_stderr_documents");
+}
+
 /* ---- groups of documents and how their perplexities are distributed ---- */
 
 /* Documents [first, end) of all, or those of them that have `value` in `codes`. */
@@ -133,8 +142,7 @@ static void add_quantiles(drawing *self, json_t *name, const group *which, const
         bp_buffer_printf(&self->quantiles, ",%.6g", quantile(&of, SHARES[k]));
     bp_buffer_printf(&self->quantiles, "\n");
     bp_buffer_printf(&self->means, "%zu,%.6g,%.6g\n", json_array_size(self->names),
-                     number_of(figures, "perplexity"),
-                     2 * number_of(figures, "perplexity_stderr_documents"));
+                     number_of(figures, "perplexity"), 2 * error_of(figures));
 }
 
 /* Bins of equal width in the logarithm: line,middle,share */
@@ -296,7 +304,8 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
                             json_object_get(figures, "tokens"));
 
     for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
-        bp_score_page_add_figure(row, REALS[k][0], number_of(figures, REALS[k][1]),
+        bp_score_page_add_figure(row, REALS[k][0],
+                                 k == 1 ? error_of(figures) : number_of(figures, REALS[k][1]),
                                  k < 2 ? number_of(figures, REALS[1][1]) : NAN);
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
