@@ -396,8 +396,8 @@ static bp_err find_label(const surprisal *self, const score_label **out, const c
         return BP_OK;
     for (int64_t k = 0; k < self->scores.label_count; k++)
         bp_buffer_printf(&known, " %s", self->scores.labels[k].name);
-    err = BP_FAIL(BP_ERR_FORMAT, "label.unknown", "there is no label '%s': at %s; it has%s", name,
-                  folder_of(self, 0), known.bytes > 0 ? known.data : " none");
+    err = BP_FAIL(BP_ERR_FORMAT, "surprisal.no_label", "there is no label '%s': at %s; it has%s",
+                  name, folder_of(self, 0), known.bytes > 0 ? known.data : " none");
     bp_buffer_clear(&known);
     return err;
 }

@@ -254,7 +254,7 @@ class Surprisal(JobTest):
                                                    ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),
                                                    ("beyond", [("The cat.", "2-3", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 words"),
                                                    ("single", [("The cat.", "cat", "a", "1")], True, 65, "[surprisal.one_condition]", "'condition'"),
-                                                   ("unknown", [("The cat.", "cat", "a", "1")], False, 65, "[label.unknown]", "condition critical item")):
+                                                   ("unknown", [("The cat.", "cat", "a", "1")], False, 65, "[surprisal.no_label]", "condition critical item")):
             self.items(name, rows)
             words = ("--between", "condition", "--items", "item") if between else ("--between", "conditions", "--items", "item")
             self.assert_error(run([program("bagpipe-data"), "surprisal", self.at(name + "-one"), "--critical", "critical", *words]), status, *said)
