@@ -1,11 +1,56 @@
-/* What is said below a table of scores: settings that differ between its models. */
+/* What models of a table have in common, and what not: texts under two names, and settings that
+ * differ, which are said below the table. Called by table_scores.c. */
 #include "table_scores_priv.h"
 
 #include "base/buffer.h"
+#include "base/files/hash.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+uint64_t score_group_content(const score_folder *scores, const score_group *group)
+{
+    bp_buffer sizes = {0};
+    uint64_t hash;
+    bool known = group->count > 0;
+
+    for (int64_t k = 0; k < group->count; k++) {
+        int64_t d = group->documents[k];
+        const int64_t both[2] = {scores->bytes[d], scores->words[d]};
+
+        known = known && both[0] >= 0 && both[1] >= 0;
+        bp_buffer_add(&sizes, both, sizeof both);
+    }
+    hash = known ? bp_xxh3(sizes.data, sizes.bytes) : 0;
+    bp_buffer_clear(&sizes);
+    return hash;
+}
+
+void score_table_name_by_content(score_table *table, score_cell *cell)
+{
+    const score_cell *same = NULL;
+
+    for (int64_t k = 0; k + 1 < table->cell_count; k++) {
+        const score_cell *other = &table->cells[k];
+
+        if (other->scope != SCOPE_CORPUS)
+            continue;
+        if (strcmp(other->name, cell->name) == 0)
+            return;
+        if (other->model != cell->model && other->content == cell->content && !same)
+            same = other;
+    }
+    for (int64_t k = 0; same && k + 1 < table->cell_count; k++)
+        if (table->cells[k].model == cell->model && table->cells[k].scope == SCOPE_CORPUS &&
+            strcmp(table->cells[k].name, same->name) == 0)
+            return;
+    if (same) {
+        bp_free(cell->name);
+        cell->name = bp_strdup(same->name);
+    }
+}
 
 /* What models saw of a text is part of their figures; what was scored makes them not comparable,
  * a byte or a word too where tokens do not spell the text. */

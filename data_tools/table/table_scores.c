@@ -6,10 +6,10 @@
 
 #include "base/buffer.h"
 #include "base/files/fs.h"
-#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "compare/clean_part.h"
 #include "statistics/resample.h"
 
 #include <inttypes.h>
@@ -69,7 +69,8 @@ static bp_err set_figures(score_cell *cell, const score_draws *draws)
 typedef struct reading {
     score_table *table;
     const score_folder *scores;
-    bool bytes, words; /* all text was scored */
+    bool bytes, words;        /* all text was scored */
+    const score_label *clean; /* whose documents with CLEAN_VALUE are taken; NULL: all are */
     score_draws draws;
 } reading;
 
@@ -87,49 +88,10 @@ static void add_document(reading *r, int64_t d)
     draws->count++;
 }
 
-/* Of a corpus whose documents' sizes are known: a text that is a corpus by several tokenizers has
- * one. */
-static uint64_t content_of(const score_folder *scores, const score_group *group)
+static bool is_taken(const reading *r, int64_t d)
 {
-    bp_buffer sizes = {0};
-    uint64_t hash;
-    bool known = group->count > 0;
-
-    for (int64_t k = 0; k < group->count; k++) {
-        int64_t d = group->documents[k];
-        const int64_t both[2] = {scores->bytes[d], scores->words[d]};
-
-        known = known && both[0] >= 0 && both[1] >= 0;
-        bp_buffer_add(&sizes, both, sizeof both);
-    }
-    hash = known ? bp_xxh3(sizes.data, sizes.bytes) : 0;
-    bp_buffer_clear(&sizes);
-    return hash;
-}
-
-/* A corpus of another name that is the text of an earlier model's corpus is in its row. */
-static void name_by_content(score_table *table, score_cell *cell)
-{
-    const score_cell *same = NULL;
-
-    for (int64_t k = 0; k + 1 < table->cell_count; k++) {
-        const score_cell *other = &table->cells[k];
-
-        if (other->scope != SCOPE_CORPUS)
-            continue;
-        if (strcmp(other->name, cell->name) == 0)
-            return;
-        if (other->model != cell->model && other->content == cell->content && !same)
-            same = other;
-    }
-    for (int64_t k = 0; same && k + 1 < table->cell_count; k++)
-        if (table->cells[k].model == cell->model && table->cells[k].scope == SCOPE_CORPUS &&
-            strcmp(table->cells[k].name, same->name) == 0)
-            return;
-    if (same) {
-        bp_free(cell->name);
-        cell->name = bp_strdup(same->name);
-    }
+    return !r->clean || (r->clean->codes[d] >= 0 &&
+                         strcmp(r->clean->values[r->clean->codes[d]], CLEAN_VALUE) == 0);
 }
 
 static bp_err add_cell(void *self, const score_group *group)
@@ -137,8 +99,12 @@ static bp_err add_cell(void *self, const score_group *group)
     reading *r = self;
     score_table *table = r->table;
     score_cell *cell;
+    int64_t taken = 0;
 
-    if ((group->scope == SCOPE_LABEL && group->count == 0) ||
+    for (int64_t k = 0; k < group->count; k++)
+        taken += is_taken(r, group->documents[k]);
+    if ((r->clean && group->scope == SCOPE_LABEL && strcmp(group->name, CLEAN_LABEL) == 0) ||
+        (group->scope == SCOPE_LABEL && taken == 0) ||
         (group->scope == SCOPE_ALL && r->scores->corpora == 1)) /* the corpus's row has it */
         return BP_OK;
     table->cells =
@@ -148,13 +114,15 @@ static bp_err add_cell(void *self, const score_group *group)
                          .name = group->name ? bp_strdup(group->name) : NULL,
                          .value = group->value ? bp_strdup(group->value) : NULL,
                          .model = table->model_count - 1,
-                         .documents = group->count};
+                         .documents = taken};
     if (cell->scope == SCOPE_CORPUS)
-        cell->content = content_of(r->scores, group);
+        cell->content = score_group_content(r->scores, group);
     if (cell->content != 0)
-        name_by_content(table, cell);
+        score_table_name_by_content(table, cell);
     r->draws.count = 0;
     for (int64_t k = 0; k < group->count; k++) {
+        if (!is_taken(r, group->documents[k]))
+            continue;
         cell->tokens += r->scores->tokens[group->documents[k]];
         add_document(r, group->documents[k]);
     }
@@ -184,7 +152,7 @@ const char *score_table_short_name(const score_table *table, int64_t model)
     return base;
 }
 
-static bp_err add_model(score_table *table, const char *given)
+static bp_err add_model(score_table *table, const char *given, const char *clean)
 {
     const char *folder = named_folder(given);
     score_folder scores;
@@ -192,7 +160,10 @@ static bp_err add_model(score_table *table, const char *given)
     bp_err err = score_folder_load(&scores, folder);
     double **const columns[] = {&r.draws.nll, &r.draws.tokens, &r.draws.bytes, &r.draws.words};
 
+    if (err == BP_OK && clean)
+        err = clean_part_add(&scores, clean);
     if (err == BP_OK) {
+        r.clean = clean ? score_folder_label(&scores, CLEAN_LABEL) : NULL;
         r.bytes = json_is_integer(json_object_get(scores.summary, "bytes"));
         r.words = json_is_integer(json_object_get(scores.summary, "words"));
         for (size_t k = 0; k < 4; k++)
@@ -564,7 +535,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
     (void)bp_log_use(BP_LOG_MEMBER);
     for (int k = 0; k < count && err == BP_OK; k++)
-        err = add_model(&table, folders[k]);
+        err = add_model(&table, folders[k], options->clean);
     if (err == BP_OK)
         err = check_models(&table, folders);
     if (err == BP_OK)
