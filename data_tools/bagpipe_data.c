@@ -60,8 +60,15 @@ static const bp_tool *find_tool(const char *name)
 
 static bp_err no_tool(const char *name)
 {
+    static const char *const JOBS[] = {"pretrain", "finetune", "ensemble", "score",
+                                       "generate", "explain",  "search",   "uncertainty",
+                                       "bench",    "plot",     "status",   "doctor"};
     const char *names[TOOL_COUNT + 1] = {NULL};
 
+    for (size_t k = 0; k < sizeof JOBS / sizeof JOBS[0]; k++)
+        if (strcmp(name, JOBS[k]) == 0)
+            return BP_FAIL(BP_ERR_USAGE, "command.unknown_tool",
+                           "'%s' is a job: at the command line; it is bagpipe %s", name, name);
     for (size_t k = 0; k < TOOL_COUNT; k++)
         names[k] = TOOLS[k]->name;
     return BP_FAIL(BP_ERR_USAGE, "command.unknown_tool",

@@ -63,6 +63,7 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
         {.key = FILE_TOOL_FORM, .text = &options.form},
         {.key = FILE_TOOL_OUT, .text = &options.out},
         {.key = FILE_TOOL_FIGURE, .text = &options.figure},
+        {.key = FILE_TOOL_CLEAN, .text = &options.clean},
         {0}};
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);

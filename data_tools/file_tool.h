@@ -18,6 +18,7 @@ typedef struct file_options {
     const char *tokenizer;  /* --tokenizer FILE; NULL if not given */
     const char *form, *out; /* --form FORM, --out FILE; NULL if not given */
     const char *figure;     /* --figure NAME */
+    const char *clean;      /* --clean OVERLAP.h5 */
 } file_options;
 
 typedef struct file_tool {
@@ -33,7 +34,8 @@ enum {
     FILE_TOOL_TOKENIZER = 256,
     FILE_TOOL_FORM,
     FILE_TOOL_OUT,
-    FILE_TOOL_FIGURE
+    FILE_TOOL_FIGURE,
+    FILE_TOOL_CLEAN
 }; /* keys of the options */
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is

@@ -1,17 +1,18 @@
-/* bagpipe-data surprisal: the surprisal of each word of scored texts, one row per word. */
+/* bagpipe-data surprisal: the surprisal of each word of scored texts, one row per word, and the
+ * test of critical words. */
 #include "arguments.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "critical.h"
 #include "document_texts.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "table/scores.h"
 #include "table/table_scores.h"
 #include "table/words.h"
-#include "text/unicode/characters.h"
-#include "text/unicode/unicode.h"
 #include "tools.h"
+#include "word_counts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +20,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BY = 256, KEY_UNIT, KEY_BOUNDARIES, KEY_FREQUENCIES, KEY_FORMAT, KEY_FIELD };
+enum {
+    KEY_BY = 256,
+    KEY_UNIT,
+    KEY_BOUNDARIES,
+    KEY_FREQUENCIES,
+    KEY_FORMAT,
+    KEY_FIELD,
+    KEY_CRITICAL,
+    KEY_BETWEEN,
+    KEY_ITEMS
+};
 
 static const struct argp_option OPTIONS[] = {
     {"by", KEY_BY, "word", 0, "what a row is (default word; 'table tokens.h5' has tokens)", 0},
@@ -36,24 +47,28 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"text-field", KEY_FIELD, "NAME", 0, "with jsonl: the field that holds the text (default text)",
      0},
+    {"critical", KEY_CRITICAL, "LABEL", 0,
+     "only the word that this label of the document names: the word, or its position (4; 4-6 for "
+     "several words, whose surprisal is added up)",
+     0},
+    {"between", KEY_BETWEEN, "LABEL", 0,
+     "test the critical words of items in several conditions, the values of this label; needs "
+     "--critical and --items",
+     0},
+    {"items", KEY_ITEMS, "LABEL", 0, "the label that says which documents are of one item", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
     {"0", "done"},
     {"64", "wrong command line"},
-    {"65", "a file is damaged, keeps no tokenizer, or the runs scored other texts"},
+    {"65", "a file is damaged, keeps no tokenizer, lacks a label or critical word, or the runs "
+           "scored other texts"},
     {"66", "there are no scores of tokens, or a file is missing"},
     {0}};
 
-/* A word, which may have bytes of 0. */
-typedef struct word_text {
-    const char *data;
-    size_t at, bytes; /* in `texts`, until that is whole */
-} word_text;
-
 typedef struct surprisal_arguments {
     tool_files runs;
-    const char *by, *unit, *format, *field;
+    const char *by, *unit, *format, *field, *critical, *between, *items;
     bool boundaries;
     tool_texts frequencies;
 } surprisal_arguments;
@@ -62,102 +77,67 @@ typedef struct surprisal {
     scored_words *models; /* [count]: the first one has the words */
     char *const *given;   /* [count]: folders, or NAME=FOLDER */
     score_folder scores;  /* of the first, for its documents' labels */
-    int64_t *unknown;     /* [count]: words with an unknown token */
+    int64_t *unknown;     /* [count]: words with an unknown token, */
+    int64_t *ends;        /* and whose end was not scored */
     int64_t printed;      /* words */
     int count, opened;
-    double unit;     /* nats in one */
-    bool boundaries; /* surprisal is that of the word and its end */
-    bp_buffer texts; /* all words of the first, to count them */
-    word_text *sorted;
-    int64_t words, word_capacity;
-    int64_t *counts; /* [words]: how often the first of equal words is in other texts; NULL: there
-                        are none */
+    double unit;                 /* nats in one */
+    bool boundaries;             /* surprisal is that of the word and its end */
+    word_counts counts;          /* of words of the first, in its texts or in others */
+    const score_label *critical; /* NULL: all words are printed */
+    double **tested;             /* [count][documents] of --between; else NULL */
 } surprisal;
 
-/* ---- frequencies ---- */
+/* ---- words of all models, and frequencies ---- */
 
-static int compare_texts(const void *a, const void *b)
+static const char *folder_of(const surprisal *self, int m)
 {
-    const word_text *one = a, *other = b;
-    size_t least = one->bytes < other->bytes ? one->bytes : other->bytes;
-    int order = least > 0 ? memcmp(one->data, other->data, least) : 0;
-
-    return order ? order : (one->bytes > other->bytes) - (one->bytes < other->bytes);
+    return named_folder(self->given[m]);
 }
 
-/* Words of all documents, sorted. */
+/* All models have the same words of the document at hand. */
+static bp_err check_words(const surprisal *self, int64_t document, int m)
+{
+    const scored_words *first = &self->models[0], *other = &self->models[m];
+    int64_t w = 0;
+
+    while (w < first->word_count && w < other->word_count &&
+           first->words[w].bytes == other->words[w].bytes &&
+           memcmp(first->text.data + first->words[w].at, other->text.data + other->words[w].at,
+                  first->words[w].bytes) == 0)
+        w++;
+    if (w == first->word_count && w == other->word_count)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
+                   "document %" PRId64 " has other words from word %" PRId64
+                   " on: at %s and %s; score one text with both, by tokenizers that keep it as it "
+                   "is",
+                   document, w + 1, folder_of(self, 0), folder_of(self, m));
+}
+
+/* Words of all documents, before anything is printed. */
 static bp_err collect(surprisal *self)
 {
     scored_words *first = &self->models[0];
     bp_err err = BP_OK;
 
     for (int64_t d = 0; d < first->documents && err == BP_OK; d++) {
-        err = scored_words_read(first, d);
-        for (int64_t w = 0; w < first->word_count && err == BP_OK; w++) {
-            const scored_word *word = &first->words[w];
-
-            self->sorted = bp_grow("tool.words", self->sorted, &self->word_capacity,
-                                   self->words + 1, sizeof *self->sorted);
-            self->sorted[self->words++] = (word_text){NULL, self->texts.bytes, word->bytes};
-            bp_buffer_add(&self->texts, first->text.data + word->at, word->bytes);
-        }
+        for (int m = 0; m < self->count && err == BP_OK; m++)
+            err = scored_words_read(&self->models[m], d);
+        for (int m = 1; m < self->count && err == BP_OK; m++)
+            err = check_words(self, d, m);
+        for (int64_t w = 0; w < first->word_count && err == BP_OK; w++)
+            word_counts_add(&self->counts, first->text.data + first->words[w].at,
+                            first->words[w].bytes);
     }
-    for (int64_t w = 0; w < self->words; w++)
-        self->sorted[w].data = self->texts.data + self->sorted[w].at;
-    if (err == BP_OK && self->words > 0)
-        qsort(self->sorted, (size_t)self->words, sizeof *self->sorted, compare_texts);
+    word_counts_sort(&self->counts);
     return err;
-}
-
-/* How many sorted words come before `text`, those that equal it too if `equal`. */
-static int64_t count_before(const surprisal *self, const word_text *text, bool equal)
-{
-    int64_t low = 0, high = self->words;
-
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = compare_texts(&self->sorted[middle], text);
-
-        if (order < 0 || (equal && order == 0))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The words of a piece of another text: runs of characters that are not white space. */
-static bp_err count_piece(void *context, const document_piece *piece)
-{
-    surprisal *self = context;
-    size_t begin = 0, at = 0;
-
-    while (at <= piece->bytes) {
-        uint32_t c = 0;
-        size_t length = bp_utf8_decode((const uint8_t *)piece->text + at, piece->bytes - at, &c);
-
-        if (length == 0) { /* a byte that is not UTF-8, and no blank */
-            length = 1;
-            c = 0;
-        }
-        if (at == piece->bytes || bp_character_is_space(c)) {
-            const word_text word = {piece->text + begin, 0, at - begin};
-            int64_t found = word.bytes > 0 ? count_before(self, &word, false) : self->words;
-
-            if (found < self->words && compare_texts(&self->sorted[found], &word) == 0)
-                self->counts[found]++;
-            begin = at + length;
-        }
-        at += length;
-    }
-    return BP_OK;
 }
 
 static bp_err count_others(surprisal *self, const surprisal_arguments *arguments)
 {
     document_texts texts = {.paths = arguments->frequencies.list,
                             .path_count = arguments->frequencies.count};
-    int64_t *first = NULL;
     bp_err err;
 
     if (texts.path_count == 0)
@@ -166,25 +146,10 @@ static bp_err count_others(surprisal *self, const surprisal_arguments *arguments
     if (err != BP_OK)
         return err;
     document_texts_warn(&texts);
-    self->counts = bp_alloc("tool.words", self->words, sizeof *self->counts);
-    err = document_texts_read(&texts, 0, 1, &first, count_piece, self);
-    bp_free(first);
-    return err;
-}
-
-static int64_t frequency_of(const surprisal *self, const word_text *text)
-{
-    int64_t first = count_before(self, text, false);
-
-    return self->counts ? self->counts[first] : count_before(self, text, true) - first;
+    return word_counts_take(&self->counts, &texts);
 }
 
 /* ---- rows ---- */
-
-static const char *folder_of(const surprisal *self, int m)
-{
-    return named_folder(self->given[m]);
-}
 
 /* Of a column: what was given, or the last name of the folder, or all of it where several have that
  * one. bp_free(). */
@@ -213,10 +178,11 @@ static void put_labels(const surprisal *self, int64_t document)
 
 /* ---- heads of columns ---- */
 
-static const char *const columns[] = {"document",   "doc_id",    "sentence", "position", "word",
-                                      "characters", "frequency", "tokens",   "surprisal"};
+static const char *const columns[] = {"document",  "doc_id",     "sentence",  "position",
+                                      "word",      "characters", "frequency", "tokens",
+                                      "surprisal", "entropy"};
 #define ALL_COLUMNS   (sizeof columns / sizeof columns[0])
-#define FIRST_COLUMNS (ALL_COLUMNS - 2) /* before those of labels and of models */
+#define FIRST_COLUMNS (ALL_COLUMNS - 3) /* before those of labels and of models */
 
 typedef struct heads {
     char **names;
@@ -271,11 +237,11 @@ static bp_err put_head(const surprisal *self)
     int64_t labels;
     bp_err err;
 
-    for (size_t k = 0; k < ALL_COLUMNS; k++)
+    for (size_t k = 0; k < ALL_COLUMNS; k++) /* labels get no such name */
         add_head(&all, bp_strdup(columns[k]));
     for (int m = 0; m < self->count; m++) {
         names[m] = name_of(self, m);
-        for (size_t k = FIRST_COLUMNS; k < ALL_COLUMNS; k++)
+        for (size_t k = FIRST_COLUMNS; k < ALL_COLUMNS - !self->models[m].entropy; k++)
             add_head(&all,
                      is_plain ? bp_strdup(columns[k]) : bp_sprintf("%s_%s", columns[k], names[m]));
     }
@@ -293,61 +259,89 @@ static bp_err put_head(const surprisal *self)
     return err;
 }
 
+static double surprisal_of(const surprisal *self, const scored_word *word)
+{
+    double logprob = word->logprob + (self->boundaries ? word->ends : 0);
+
+    return word->pieces == 0 || isnan(logprob) ? NAN : logprob == 0 ? 0 : -logprob / self->unit;
+}
+
+static void put_value(double value)
+{
+    putchar(',');
+    if (!isnan(value))
+        printf("%.9g", value);
+}
+
 static void put_word(surprisal *self, int64_t document, int64_t w)
 {
     const scored_words *first = &self->models[0];
     const scored_word *word = &first->words[w];
-    const word_text text = {first->text.data + word->at, 0, word->bytes};
+    const char *text = first->text.data + word->at;
 
     printf("%" PRId64 ",", document);
     put_csv(stdout, first->ids + (size_t)document * first->id_bytes, first->id_bytes);
     printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
-    put_csv(stdout, text.data, text.bytes);
-    printf(",%" PRId64 ",%" PRId64, word->characters, frequency_of(self, &text));
+    put_csv(stdout, text, word->bytes);
+    if (word->unknown) /* neither is that of the word in the text */
+        printf(",,");
+    else
+        printf(",%" PRId64 ",%" PRId64, word->characters,
+               word_counts_of(&self->counts, text, word->bytes));
     put_labels(self, document);
     self->printed++;
     for (int m = 0; m < self->count; m++) {
         const scored_word *one = &self->models[m].words[w];
-        double logprob = one->logprob + (self->boundaries ? one->ends : 0);
 
         self->unknown[m] += one->unknown;
-        printf(",%" PRId64 ",", one->pieces);
-        if (one->pieces > 0 && !isnan(logprob))
-            printf("%.9g", logprob == 0 ? 0 : -logprob / self->unit);
+        self->ends[m] += one->pieces > 0 && !isnan(one->logprob) && isnan(one->ends);
+        printf(",%" PRId64, one->pieces);
+        put_value(surprisal_of(self, one));
+        if (self->models[m].entropy)
+            put_value(one->entropy / self->unit);
     }
     putchar('\n');
 }
 
-/* All models have the same words of the document at hand. */
-static bp_err check_words(const surprisal *self, int64_t document, int m)
+/* Words [*first, *end) of the document that are printed or tested: none of one without a critical
+ * word. */
+static bp_err find_words_of(const surprisal *self, int64_t document, int64_t *first, int64_t *end)
 {
-    const scored_words *first = &self->models[0], *other = &self->models[m];
-    int64_t w = 0;
+    int64_t code = self->critical ? self->critical->codes[document] : -1;
 
-    while (w < first->word_count && w < other->word_count &&
-           first->words[w].bytes == other->words[w].bytes &&
-           memcmp(first->text.data + first->words[w].at, other->text.data + other->words[w].at,
-                  first->words[w].bytes) == 0)
-        w++;
-    if (w == first->word_count && w == other->word_count)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
-                   "document %" PRId64 " has other words from word %" PRId64
-                   " on: at %s and %s; score one text with both, by tokenizers that keep it as it "
-                   "is",
-                   document, w + 1, folder_of(self, 0), folder_of(self, m));
+    *first = 0;
+    *end = self->critical ? 0 : self->models[0].word_count;
+    return code < 0 || self->critical->values[code][0] == '\0'
+               ? BP_OK
+               : critical_find(&self->models[0], self->critical->values[code], document, first,
+                               end);
+}
+
+/* The surprisal of words [first, end), for the test. */
+static void keep_document(surprisal *self, int64_t document, int64_t first, int64_t end)
+{
+    for (int m = 0; m < self->count; m++) {
+        double *sum = &self->tested[m][document];
+
+        *sum = first < end ? 0 : NAN;
+        for (int64_t w = first; w < end; w++)
+            *sum += surprisal_of(self, &self->models[m].words[w]);
+    }
 }
 
 static bp_err put_documents(surprisal *self)
 {
+    int64_t first = 0, end = 0;
     bp_err err = BP_OK;
 
     for (int64_t d = 0; d < self->models[0].documents && err == BP_OK && !ferror(stdout); d++) {
         for (int m = 0; m < self->count && err == BP_OK; m++)
             err = scored_words_read(&self->models[m], d);
-        for (int m = 1; m < self->count && err == BP_OK; m++)
-            err = check_words(self, d, m);
-        for (int64_t w = 0; err == BP_OK && w < self->models[0].word_count; w++)
+        if (err == BP_OK)
+            err = find_words_of(self, d, &first, &end);
+        if (err == BP_OK && self->tested)
+            keep_document(self, d, first, end);
+        for (int64_t w = first; err == BP_OK && !self->tested && w < end; w++)
             put_word(self, d, w);
     }
     return err;
@@ -391,16 +385,72 @@ static bp_err load_labels(surprisal *self)
     return err;
 }
 
+/* *out: the label of this name, or NULL if there is no name. */
+static bp_err find_label(const surprisal *self, const score_label **out, const char *name)
+{
+    bp_buffer known = {0};
+    bp_err err;
+
+    *out = name ? score_folder_label(&self->scores, name) : NULL;
+    if (!name || *out)
+        return BP_OK;
+    for (int64_t k = 0; k < self->scores.label_count; k++)
+        bp_buffer_printf(&known, " %s", self->scores.labels[k].name);
+    err = BP_FAIL(BP_ERR_FORMAT, "surprisal.no_label", "there is no label '%s': at %s; it has%s",
+                  name, folder_of(self, 0), known.bytes > 0 ? known.data : " none");
+    bp_buffer_clear(&known);
+    return err;
+}
+
+/* All words, or the critical ones, or the test of those. */
+static bp_err put_results(surprisal *self, const surprisal_arguments *arguments)
+{
+    critical_test test = {.models = self->count, .documents = self->models[0].documents};
+    char **names = bp_alloc("tool.words", self->count, sizeof *names);
+    bp_err err = find_label(self, &self->critical, arguments->critical);
+
+    if (err == BP_OK)
+        err = find_label(self, &test.between, arguments->between);
+    if (err == BP_OK)
+        err = find_label(self, &test.items, arguments->items);
+    self->tested = test.between ? bp_alloc("tool.words", self->count, sizeof *self->tested) : NULL;
+    for (int m = 0; m < self->count; m++) {
+        names[m] = name_of(self, m);
+        if (self->tested)
+            self->tested[m] = bp_alloc("tool.words", test.documents, sizeof **self->tested);
+    }
+    if (err == BP_OK && !self->tested)
+        err = put_head(self);
+    if (err == BP_OK)
+        err = put_documents(self);
+    test.values = (const double *const *)self->tested;
+    test.names = (const char *const *)names;
+    if (err == BP_OK && self->tested)
+        err = critical_print(&test);
+    for (int m = 0; self->tested && m < self->count; m++)
+        bp_free(self->tested[m]);
+    bp_free(self->tested);
+    bp_names_free(&names, self->count);
+    return err;
+}
+
 static void warn_of_unknown(const surprisal *self)
 {
     for (int m = 0; m < self->count; m++)
         if (self->unknown[m] > 0)
             BP_WARN("surprisal.unknown_words",
                     "%" PRId64 " of %" PRId64
-                    " words have the unknown token, and the surprisal of any word that the "
-                    "tokenizer does not know: at %s; leave them out, or score by a tokenizer that "
-                    "spells all words (bagpipe-data tokenizer --kind bpe)",
+                    " words have the unknown token: their surprisal is that of any word that the "
+                    "tokenizer does not know, and the word, its characters and frequency are not "
+                    "known: at %s; leave them out, or score by a tokenizer that spells all words "
+                    "(bagpipe-data tokenizer --kind bpe)",
                     self->unknown[m], self->printed, folder_of(self, m));
+    for (int m = 0; m < self->count; m++)
+        if (self->boundaries && self->ends[m] > 0)
+            BP_WARN("surprisal.no_end",
+                    "%" PRId64 " last words of documents have no surprisal, as the end of the "
+                    "document was not scored: at %s; score with score.end=yes",
+                    self->ends[m], folder_of(self, m));
 }
 
 static bp_err put_all(const surprisal_arguments *arguments)
@@ -409,6 +459,7 @@ static bp_err put_all(const surprisal_arguments *arguments)
     surprisal self = {.models = bp_alloc("tool.words", files->count, sizeof *self.models),
                       .given = files->list,
                       .unknown = bp_alloc("tool.words", files->count, sizeof *self.unknown),
+                      .ends = bp_alloc("tool.words", files->count, sizeof *self.ends),
                       .count = files->count,
                       .unit = strcmp(arguments->unit, "bits") == 0 ? log(2) : 1,
                       .boundaries = arguments->boundaries};
@@ -424,19 +475,16 @@ static bp_err put_all(const surprisal_arguments *arguments)
     if (err == BP_OK)
         err = count_others(&self, arguments);
     if (err == BP_OK)
-        err = put_head(&self);
-    if (err == BP_OK)
-        err = put_documents(&self);
+        err = put_results(&self, arguments);
     if (err == BP_OK)
         warn_of_unknown(&self);
     score_folder_clear(&self.scores);
     bp_free(self.unknown);
+    bp_free(self.ends);
     for (int m = 0; m < self.opened; m++)
         scored_words_clear(&self.models[m]);
     bp_free(self.models);
-    bp_free(self.sorted);
-    bp_free(self.counts);
-    bp_buffer_clear(&self.texts);
+    word_counts_clear(&self.counts);
     return err;
 }
 
@@ -451,6 +499,9 @@ static bp_err run(int argc, char **argv)
                                  {.key = KEY_FREQUENCIES, .texts = &arguments.frequencies},
                                  {.key = KEY_FORMAT, .text = &arguments.format},
                                  {.key = KEY_FIELD, .text = &arguments.field},
+                                 {.key = KEY_CRITICAL, .text = &arguments.critical},
+                                 {.key = KEY_BETWEEN, .text = &arguments.between},
+                                 {.key = KEY_ITEMS, .text = &arguments.items},
                                  {0}};
     bp_err err = tool_parse(&bp_tool_surprisal, values, &arguments.runs, argc, argv);
 
@@ -471,6 +522,13 @@ static bp_err run(int argc, char **argv)
                       "it is of texts of --frequencies, and there are none: at --%s; leave it out, "
                       "or name a text",
                       arguments.format ? "format" : "text-field");
+    if (err == BP_OK &&
+        (!arguments.between != !arguments.items || (arguments.between && !arguments.critical)))
+        err =
+            BP_FAIL(BP_ERR_USAGE, "surprisal.no_items",
+                    "the test of critical words needs --critical, --between and --items: at --%s; "
+                    "give all three, or --critical alone for the words",
+                    arguments.between ? "between" : "items");
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         err = put_all(&arguments);
     bp_free(arguments.frequencies.list);
@@ -479,30 +537,40 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_surprisal = {
     .name = "surprisal",
-    .help = {.name = "bagpipe-data surprisal",
-             .usage = "RUN... [OPTION...]",
-             .summary = "prints the surprisal of each word of scored texts",
-             .text =
-                 "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
-                 "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
-                 "and position (from 1 in the document), the word as it is in the text, its "
-                 "characters, its frequency in these texts (or those of --frequencies), the "
-                 "document's labels, and of each RUN (or NAME=RUN) the number of tokens and the "
-                 "surprisal, minus the logarithm of the "
-                 "probability of all of its tokens "
-                 "given what precedes. It is empty where a token was not scored.\n"
-                 "A word is a run of characters that are not white space. A token belongs to the "
-                 "word of its first such character, so a blank before a word is a part of it. A "
-                 "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
-                 "or brackets.\n"
-                 "With --boundaries the probability is that of the word and of its end: the "
-                 "product of its tokens' probabilities, times the probability that a new word or "
-                 "the document's end follows, divided by the same probability before its first "
-                 "token, where that begins with white space. The last word of a document has it "
-                 "with score.end=yes.",
-             .options = OPTIONS,
-             .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
-                         "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
-                         "  bagpipe-data surprisal runs/scored --frequencies train.h5\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data surprisal",
+         .usage = "RUN... [OPTION...]",
+         .summary = "prints the surprisal of each word of scored texts",
+         .text =
+             "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
+             "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
+             "and position (from 1 in the document, not in the sentence), the word as it is in the "
+             "text (for a spreadsheet, with ' before = + - @), its "
+             "characters, its frequency in these texts (or those of --frequencies), the "
+             "document's labels, and of each RUN (or NAME=RUN) the number of tokens and the "
+             "surprisal, minus the logarithm of the "
+             "probability of all of its tokens "
+             "given what precedes. It is empty where a token was not scored. Of a RUN with "
+             "score.entropy=yes, or of an ensemble, entropy is that of the token that the word "
+             "begins with, before it is read.\n"
+             "A word is a run of characters that are not white space. A token belongs to the "
+             "word of its first such character, so a blank before a word is a part of it. A "
+             "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
+             "or brackets.\n"
+             "With --boundaries the probability is that of the word and of its end: the "
+             "product of its tokens' probabilities, times the probability that a new word or "
+             "the document's end follows, divided by the same probability before its first "
+             "token, where that begins with white space. The last word of a document has it "
+             "with score.end=yes.\n"
+             "With --between it prints a row a RUN and pair of conditions: means over items of "
+             "the surprisal of the critical word, their difference with Student's t of paired "
+             "items, its 95 % interval, p, and p by Holm over all rows. An item's documents in "
+             "one condition are averaged first.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
+                     "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
+                     "  bagpipe-data surprisal runs/scored --frequencies train.h5\n"
+                     "  bagpipe-data surprisal runs/items --critical verb --between condition "
+                     "--items item\n",
+         .statuses = STATUSES},
     .run = run};

@@ -44,7 +44,7 @@ enum {
 
 static const struct argp_option OPTIONS[] = {
     {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
-    {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared", 1},
+    {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared; not with --between", 1},
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
     {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
     {"clean", KEY_CLEAN, "OVERLAP.h5", 0,
@@ -131,8 +131,11 @@ static void print_verdict(const comparison *c, const comparison_group *group)
         if (c->no_verdict)
             printf("No verdict: %s.\n", c->no_verdict);
         else
-            printf("No verdict: it takes %d documents or more, and there %s %" PRId64 ".\n",
-                   BP_FEW_DOCUMENTS, group->documents == 1 ? "is" : "are", group->documents);
+            printf("No verdict: it takes %d documents or more, and there %s %" PRId64 "%s.\n",
+                   BP_FEW_DOCUMENTS, group->documents == 1 ? "is" : "are", group->documents,
+                   group->documents == 1 ? " (bagpipe-data corpus --separator TEXT or --format "
+                                           "lines cuts a text)"
+                                         : "");
         break;
     case NO_CLEAR_DIFFERENCE:
         printf("No clear difference: B has %+.*f%s %s (95 %%: %+.*f to %+.*f%s).\n", digits, more,
@@ -158,7 +161,8 @@ static void print_verdicts(const comparison *c, bool clean)
         return;
     }
     if (clean)
-        printf("Of clean documents: ");
+        printf("Rows of corpora and labels above are of all documents; --between LABEL --clean has "
+               "values of clean ones.\nOf clean documents: ");
     print_verdict(c, all);
     for (int64_t k = 0; k < c->group_count && !clean && !c->no_verdict; k++) {
         const comparison_group *group = &c->groups[k];

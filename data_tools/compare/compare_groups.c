@@ -2,6 +2,7 @@
  * values beside each other. Called by compare.c. */
 #include "compare_groups.h"
 
+#include "base/buffer.h"
 #include "base/mem.h"
 #include "base/printable.h"
 #include "clean_part.h"
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VALUES_MOST 1000 /* half a million pairs */
+#define VALUES_MOST 1000     /* half a million pairs */
+#define ITEM_CELLS  10000000 /* values of two labels */
 
 /* ---- the values ---- */
 
@@ -31,6 +33,7 @@ typedef struct between {
     int figure;
     label_value *values; /* those that documents have, the hardest first */
     int64_t count;
+    int64_t left_out;          /* scored documents without a unit of the figure: a word */
     bool known[SCORE_FIGURES]; /* is the figure that of all scored text? */
 } between;
 
@@ -42,13 +45,14 @@ typedef struct value_pair {
     double p, p_holm;
 } value_pair;
 
-static void add_document(const between *b, label_value *value, int64_t d)
+static void add_document(between *b, label_value *value, int64_t d)
 {
     const score_folder *scores = b->scores;
     const int64_t units[SCORE_FIGURES] = {scores->tokens[d], scores->bytes[d], scores->words[d]};
 
     for (int f = 0; f < SCORE_FIGURES; f++)
         bp_ratio_add(&value->figures[f], scores->nll[d], (double)units[f]);
+    b->left_out += units[b->figure] <= 0;
 }
 
 static double nats(const between *b, const label_value *value)
@@ -214,6 +218,59 @@ static void print_pairs(const between *b, const value_pair *pairs, int64_t n, in
     }
 }
 
+/* A label whose values documents of several compared values have once each, such as the items of an
+ * experiment; NULL: none. */
+static const score_label *find_items(const between *b)
+{
+    const score_folder *scores = b->scores;
+    int64_t conditions = b->label->value_count;
+
+    for (int64_t k = 0; k < scores->label_count; k++) {
+        const score_label *label = &scores->labels[k];
+        int64_t paired = 0, documents = 0;
+        bool once = label != b->label && label->value_count > 1 &&
+                    label->value_count <= ITEM_CELLS / conditions;
+        uint8_t *seen = once ? bp_alloc("tool.values", label->value_count * conditions, 1) : NULL;
+
+        for (int64_t d = 0; once && d < scores->documents; d++) {
+            int64_t item = label->codes[d], condition = b->label->codes[d];
+
+            if (item < 0 || condition < 0)
+                continue;
+            once = seen[item * conditions + condition]++ == 0;
+            documents++;
+        }
+        for (int64_t i = 0; once && i < label->value_count; i++) {
+            int64_t has = 0;
+
+            for (int64_t c = 0; c < conditions; c++)
+                has += seen[i * conditions + c];
+            paired += has > 1 ? has : 0;
+        }
+        bp_free(seen);
+        if (once && paired > 0 && 2 * paired >= documents)
+            return label;
+    }
+    return NULL;
+}
+
+static void print_items(const between *b)
+{
+    const score_label *items = find_items(b);
+
+    if (!items)
+        return;
+    printf("Values of the label ");
+    put_clean(items->name, SIZE_MAX, "");
+    printf(
+        " are in several of these groups, once each: if they are items in conditions, documents "
+        "are paired, and\np is not for them. bagpipe-data surprisal --critical LABEL --between ");
+    put_clean(b->label->name, SIZE_MAX, "");
+    printf(" --items ");
+    put_clean(items->name, SIZE_MAX, "");
+    printf(" tests their critical words.\n");
+}
+
 static void print_all(const between *b, const value_pair *pairs, int64_t n)
 {
     int width = 18;
@@ -235,6 +292,10 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
         putchar('\n');
     }
     print_pairs(b, pairs, n, width);
+    if (b->left_out > 0)
+        printf("%" PRId64 " scored documents without a %s are left out.\n", b->left_out,
+               b->figure == BITS_PER_BYTE ? "byte" : "word");
+    print_items(b);
 }
 
 static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, const char *path)
@@ -272,6 +333,21 @@ static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, con
     return table_file_save(&file, path);
 }
 
+static bp_err refuse_label(const score_folder *scores, const char *label)
+{
+    bp_buffer known = {0};
+    bp_err err;
+
+    for (int64_t k = 0; k < scores->label_count; k++)
+        bp_buffer_printf(&known, " %s", scores->labels[k].name);
+    err = BP_FAIL(BP_ERR_FORMAT, "compare.no_label",
+                  "the scores have no label '%.100s': at %s; they have%s; make the corpus with "
+                  "--label %.100s",
+                  label, scores->given, known.bytes > 0 ? known.data : " none", label);
+    bp_buffer_clear(&known);
+    return err;
+}
+
 bp_err compare_groups(score_folder *scores, const char *label, const char *figure,
                       const char *clean, const char *csv)
 {
@@ -286,10 +362,7 @@ bp_err compare_groups(score_folder *scores, const char *label, const char *figur
         err = clean_part_add(scores, clean);
     b.label = err == BP_OK ? score_folder_label(scores, label) : NULL;
     if (err == BP_OK && !b.label)
-        err =
-            BP_FAIL(BP_ERR_FORMAT, "compare.no_label",
-                    "the scores have no label '%.100s': at %s; make the corpus with --label %.100s",
-                    label, scores->given, label);
+        err = refuse_label(scores, label);
     if (err == BP_OK)
         err = read_values(&b, clean ? score_folder_label(scores, CLEAN_LABEL) : NULL);
     n = b.count * (b.count - 1) / 2;

@@ -136,6 +136,7 @@ static bp_err check_documents(comparison *c)
 typedef struct convention {
     const char *name, *prefix, *tokenizer, *select;
     int64_t context, stride;
+    int64_t order; /* each token is predicted from order - 1 of the context; 0: from all */
     bool end;
     bool whole_bytes, whole_words; /* all text was scored, and its bytes, its words are known */
     bool is_half;
@@ -160,6 +161,7 @@ static bp_err convention_of(convention *out, const score_folder *scores)
         err = bp_json_get_bool(all, "end", &out->end, path);
     if (err != BP_OK)
         return err;
+    out->order = json_integer_value(json_object_get(all, "order"));
     out->select = json_is_string(select) ? json_string_value(select) : "all";
     out->whole_bytes = json_is_integer(json_object_get(scores->summary, "bytes"));
     out->whole_words = json_is_integer(json_object_get(scores->summary, "words"));
@@ -310,13 +312,21 @@ static const char *spell_length(char *text, size_t bytes, int64_t length)
     return text;
 }
 
+/* What a prediction reads at most. */
+static const char *spell_context(char *text, size_t bytes, const convention *one)
+{
+    if (one->order == 0 || (one->context > 0 && one->context < one->order - 1))
+        return spell_length(text, bytes, one->context);
+    (void)snprintf(text, bytes, "%" PRId64 " (order %" PRId64 ")", one->order - 1, one->order);
+    return text;
+}
+
 static void list_differences(comparison *c, const convention *a, const convention *b)
 {
-    char one[32], other[32];
+    char one[64], other[64];
 
     differ(c, "convention", a->name, b->name);
-    differ(c, "context", spell_length(one, sizeof one, a->context),
-           spell_length(other, sizeof other, b->context));
+    differ(c, "context", spell_context(one, sizeof one, a), spell_context(other, sizeof other, b));
     if (a->stride != a->context || b->stride != b->context) /* else the context says it */
         differ(c, "stride", spell_length(one, sizeof one, a->stride),
                spell_length(other, sizeof other, b->stride));

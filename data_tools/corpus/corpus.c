@@ -34,6 +34,8 @@ enum {
     KEY_TARGET_TOKENIZER
 };
 
+#define FEW_TOKENS 1000 /* a text of fewer may well be one document */
+
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
     {"target-tokenizer", KEY_TARGET_TOKENIZER, "FILE", 0,
@@ -167,6 +169,11 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
     if (built->white_documents > 0)
         bp_log("%" PRId64 " of %" PRId64 " documents are only white space, and count as documents",
                built->white_documents, built->documents);
+    if (built->documents == 1 && built->tokens > FEW_TOKENS)
+        BP_WARN("corpus.one_document",
+                "the text is one document, and scores have intervals over documents: at %s; "
+                "--separator TEXT or --format lines cuts it, or name several files",
+                arguments->out);
     if (arguments->sentences)
         bp_log("%" PRId64 " sentences", built->segments);
     bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " words, %" PRId64

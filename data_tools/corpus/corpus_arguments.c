@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "io/corpus/token_files.h"
 #include "output.h"
+#include "text/documents/text_source.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -130,6 +131,8 @@ static bp_err check_format(const corpus_arguments *arguments)
          has_fields = is_tsv || corpus_format_is(arguments, "jsonl");
     bool is_pairs = corpus_format_is(arguments, "pairs");
 
+    if (corpus_format_is(arguments, "csv")) /* said first: its labels are columns */
+        return bp_text_format_of(&(bp_text_format){0}, "csv", true);
     if (arguments->labels.count > 0 && !has_fields)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "label '%s' needs objects or columns: at --label; use --format jsonl or tsv",

@@ -190,6 +190,8 @@ static const struct argp_option OPTIONS[] = {
      "accuracy, "
      "brier, ece... (default: all but those of shifts)",
      0},
+    {"clean", FILE_TOOL_CLEAN, "OVERLAP.h5", 0,
+     "of score runs: only clean documents (bagpipe-data overlap --out)", 0},
     {"out", FILE_TOOL_OUT, "FILE", 0,
      "of score runs and studies: write the table into FILE (.csv, .txt, .md, .tex); of score runs: "
      "draw the figure (.svg, .png); of --form npy: the file to write",
@@ -222,16 +224,20 @@ static bp_err write_form(char *const *paths, int count, const file_options *opti
 
 static bp_err table_of_folders(char *const *folders, int count, const file_options *options)
 {
+    if (options->head >= 0)
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
+                       "it is of rows of files: at --head; leave it out, or read the table with "
+                       "head");
     for (int k = 0; k < count; k++)
-        if (table_is_of_studies(folders[k]))
+        if (table_is_of_studies(folders[k]) && !options->clean)
             return table_of_studies(folders, count, options);
     for (int k = 0; k < count; k++)
         if (table_is_of_scores(folders[k]))
             return table_of_scores(folders, count, options);
-    if (options->form || options->figure || options->out)
+    if (options->form || options->figure || options->out || options->clean)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
-                       "trainings are a table as CSV only: at the command line; leave --form, "
-                       "--figure and --out out");
+                       "it is of score runs, and trainings are a table as CSV only: at the command "
+                       "line; leave --form, --figure, --clean and --out out");
     return table_of_runs(folders, count, options);
 }
 
@@ -280,6 +286,7 @@ const bp_tool bp_tool_table = {
                      "  bagpipe-data table runs/sweep/*\n"
                      "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
                      "  bagpipe-data table trigrams=runs/scored-3 GPT=runs/scored --out t.tex\n"
+                     "  bagpipe-data table runs/scored-* --clean overlap.h5 --out clean.tex\n"
                      "  bagpipe-data table runs/scored-* --out models.svg\n"
                      "  bagpipe-data table runs/study --figure auroc --out detection.tex\n"
                      "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",

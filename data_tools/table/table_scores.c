@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "compare/clean_part.h"
 #include "statistics/resample.h"
 
 #include <inttypes.h>
@@ -68,7 +69,8 @@ static bp_err set_figures(score_cell *cell, const score_draws *draws)
 typedef struct reading {
     score_table *table;
     const score_folder *scores;
-    bool bytes, words; /* all text was scored */
+    bool bytes, words;        /* all text was scored */
+    const score_label *clean; /* whose documents with CLEAN_VALUE are taken; NULL: all are */
     score_draws draws;
 } reading;
 
@@ -86,13 +88,23 @@ static void add_document(reading *r, int64_t d)
     draws->count++;
 }
 
+static bool is_taken(const reading *r, int64_t d)
+{
+    return !r->clean || (r->clean->codes[d] >= 0 &&
+                         strcmp(r->clean->values[r->clean->codes[d]], CLEAN_VALUE) == 0);
+}
+
 static bp_err add_cell(void *self, const score_group *group)
 {
     reading *r = self;
     score_table *table = r->table;
     score_cell *cell;
+    int64_t taken = 0;
 
-    if ((group->scope == SCOPE_LABEL && group->count == 0) ||
+    for (int64_t k = 0; k < group->count; k++)
+        taken += is_taken(r, group->documents[k]);
+    if ((r->clean && group->scope == SCOPE_LABEL && strcmp(group->name, CLEAN_LABEL) == 0) ||
+        (group->scope == SCOPE_LABEL && taken == 0) ||
         (group->scope == SCOPE_ALL && r->scores->corpora == 1)) /* the corpus's row has it */
         return BP_OK;
     table->cells =
@@ -102,9 +114,15 @@ static bp_err add_cell(void *self, const score_group *group)
                          .name = group->name ? bp_strdup(group->name) : NULL,
                          .value = group->value ? bp_strdup(group->value) : NULL,
                          .model = table->model_count - 1,
-                         .documents = group->count};
+                         .documents = taken};
+    if (cell->scope == SCOPE_CORPUS)
+        cell->content = score_group_content(r->scores, group);
+    if (cell->content != 0)
+        score_table_name_by_content(table, cell);
     r->draws.count = 0;
     for (int64_t k = 0; k < group->count; k++) {
+        if (!is_taken(r, group->documents[k]))
+            continue;
         cell->tokens += r->scores->tokens[group->documents[k]];
         add_document(r, group->documents[k]);
     }
@@ -134,65 +152,7 @@ const char *score_table_short_name(const score_table *table, int64_t model)
     return base;
 }
 
-/* What models saw of a text is part of their figures; what was scored makes them not comparable,
- * a byte or a word too where tokens do not spell the text. */
-static void note_other_tokens(const score_table *table, bp_buffer *note)
-{
-    bp_buffer lost = {0};
-
-    for (int64_t m = 0; m < table->model_count; m++)
-        if (table->lost[m])
-            bp_buffer_printf(&lost, "%s%s (%s)", lost.bytes > 0 ? ", " : "",
-                             score_table_short_name(table, m), table->lost[m]);
-    if (lost.bytes > 0)
-        bp_buffer_printf(note,
-                         "perplexities a token do not compare, and figures a byte or a word look "
-                         "better than they are where the tokens do not spell the text: %.*s",
-                         (int)lost.bytes, lost.data);
-    else
-        bp_buffer_printf(note, "perplexities a token do not compare; bits_per_byte may");
-    bp_buffer_clear(&lost);
-}
-
-/* Each setting that differs is said once: below the table, and as a warning where that is not
- * seen. */
-static void note_differences(score_table *table, bool warn)
-{
-    bp_buffer note = {0};
-    bool only_windows = true;
-    const char *key;
-    json_t *value;
-
-    if (table->model_count == 0)
-        return;
-    json_object_foreach(table->conventions[0], key, value)
-    {
-        bool differs = false;
-
-        for (int64_t m = 1; m < table->model_count; m++)
-            differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
-        if (!differs)
-            continue;
-        bp_buffer_printf(&note, "%s%s",
-                         note.bytes > 0 ? ", " : "these settings differ between the scores: ",
-                         strcmp(key, "tokenizer_hash") == 0 ? "tokenizer" : key);
-        only_windows = only_windows && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0);
-    }
-    if (note.bytes == 0)
-        return;
-    bp_buffer_printf(&note, ": ");
-    if (only_windows)
-        bp_buffer_printf(&note, "the models were given more or less of the text, which is part of "
-                                "their figures");
-    else
-        note_other_tokens(table, &note);
-    bp_buffer_add(&note, "", 1);
-    table->note = bp_buffer_take(&note);
-    if (warn)
-        BP_WARN("table.other_conventions", "%s", table->note);
-}
-
-static bp_err add_model(score_table *table, const char *given)
+static bp_err add_model(score_table *table, const char *given, const char *clean)
 {
     const char *folder = named_folder(given);
     score_folder scores;
@@ -200,7 +160,10 @@ static bp_err add_model(score_table *table, const char *given)
     bp_err err = score_folder_load(&scores, folder);
     double **const columns[] = {&r.draws.nll, &r.draws.tokens, &r.draws.bytes, &r.draws.words};
 
+    if (err == BP_OK && clean)
+        err = clean_part_add(&scores, clean);
     if (err == BP_OK) {
+        r.clean = clean ? score_folder_label(&scores, CLEAN_LABEL) : NULL;
         r.bytes = json_is_integer(json_object_get(scores.summary, "bytes"));
         r.words = json_is_integer(json_object_get(scores.summary, "words"));
         for (size_t k = 0; k < 4; k++)
@@ -572,11 +535,11 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
     (void)bp_log_use(BP_LOG_MEMBER);
     for (int k = 0; k < count && err == BP_OK; k++)
-        err = add_model(&table, folders[k]);
+        err = add_model(&table, folders[k], options->clean);
     if (err == BP_OK)
         err = check_models(&table, folders);
     if (err == BP_OK)
-        note_differences(&table, !f || options->out);
+        score_table_add_note(&table, !f || options->out);
     if (err == BP_OK && options->out)
         err = is_picture(options->out) ? score_table_draw(&table, figure, options->out)
                                        : save_table(&table, f, figure, options->out);

@@ -47,8 +47,9 @@ static char *summary_of(const char *folder)
     return path;
 }
 
-bool table_is_of_studies(const char *folder)
+bool table_is_of_studies(const char *given)
 {
+    const char *folder = named_folder(given);
     char *inside = bp_path_join(folder, "uncertainty"),
          *table = bp_path_join(folder, "methods.csv");
     bool is = bp_path_is_dir(inside) || bp_path_exists(table);
@@ -58,8 +59,9 @@ bool table_is_of_studies(const char *folder)
     return is;
 }
 
-static bp_err add_study(studies *all, const char *folder)
+static bp_err add_study(studies *all, const char *given)
 {
+    const char *folder = named_folder(given);
     char *path = summary_of(folder);
     const json_t *methods = NULL;
     const char *name, *predictions;
@@ -76,7 +78,9 @@ static bp_err add_study(studies *all, const char *folder)
     }
     all->summaries = bp_realloc("tool.studies", all->summaries, all->count + 1, sizeof summary);
     all->folders = bp_realloc("tool.studies", all->folders, all->count + 1, sizeof *all->folders);
-    all->folders[all->count] = table_run_folder(folder, "/uncertainty");
+    all->folders[all->count] = folder == given
+                                   ? table_run_folder(folder, "/uncertainty")
+                                   : bp_sprintf("%.*s", (int)(folder - 1 - given), given);
     all->summaries[all->count++] = summary;
     json_object_foreach((json_t *)(uintptr_t)methods, name, method)
     {

@@ -4,8 +4,9 @@
 
 #include "file_tool.h"
 
-/** Is it the run folder of an uncertainty job, or its uncertainty/ folder? */
-bool table_is_of_studies(const char *folder);
+/** Is it the run folder of an uncertainty job, its uncertainty/ folder, or NAME= and one of
+ * them? */
+bool table_is_of_studies(const char *given);
 
 /** Print the figures of each method, with 95 % intervals; --figure: one of them, or auroc, aupr,
  * fpr95 by shift and score.

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "io/h5/user_block.h"
 #include "scores.h"
+#include "text/documents/text_source.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
@@ -100,6 +101,9 @@ bp_err scored_words_open(scored_words *words, const char *folder)
     if (err != BP_OK)
         return err;
     words->boundaries = bp_h5_has(words->h5, BOUNDARIES);
+    words->entropy = bp_h5_has(words->h5, "entropy")         ? "entropy"
+                     : bp_h5_has(words->h5, "total_entropy") ? "total_entropy" /* an ensemble's */
+                                                             : NULL;
     words->unknown = bp_tokenizer_role(words->tokenizer, BP_ROLE_UNKNOWN);
     words->continues =
         bp_alloc("tool.words", bp_tokenizer_size(words->tokenizer), sizeof *words->continues);
@@ -190,42 +194,51 @@ static size_t character_at(const scored_words *words, size_t at, uint32_t *c)
     return length > 0 ? length : 1;
 }
 
-static bool ends_sentence(const scored_words *words, const scored_word *word)
+/* Bytes of one of a list of characters that the text ends with; 0: none. */
+static size_t last_of(const char *const *list, size_t count, const char *text, size_t bytes)
+{
+    for (size_t k = 0; k < count; k++) {
+        size_t n = strlen(list[k]);
+
+        if (bytes >= n && memcmp(text + bytes - n, list[k], n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+/* Does the word end a sentence? *marks: it has nothing but marks that end one or close. */
+static bool ends_sentence(const char *text, size_t bytes, bool *marks)
 {
     static const char *const closing[] = {"\"", "'", ")", "]", "\u201d", "\u2019", "\u00bb"};
     static const char *const ends[] = {".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f"};
-    const char *text = words->text.data + word->at;
-    size_t bytes = word->bytes;
+    size_t n, rest = bytes;
+    bool ended;
 
-    for (size_t k = 0; k < sizeof closing / sizeof closing[0]; k++) {
-        size_t n = strlen(closing[k]);
-
-        if (bytes > n && memcmp(text + bytes - n, closing[k], n) == 0) {
-            bytes -= n;
-            k = (size_t)-1; /* all of them again */
-        }
-    }
-    for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
-        size_t n = strlen(ends[k]);
-
-        if (bytes >= n && memcmp(text + bytes - n, ends[k], n) == 0)
-            return true;
-    }
-    return false;
+    while ((n = last_of(closing, sizeof closing / sizeof closing[0], text, rest)) > 0)
+        rest -= n;
+    n = last_of(ends, sizeof ends / sizeof ends[0], text, rest);
+    ended = n > 0 && !(text[rest - 1] == '.' && bp_sentence_abbreviates(text, 0, rest - 1));
+    while ((n = last_of(ends, sizeof ends / sizeof ends[0], text, rest)) > 0 ||
+           (n = last_of(closing, sizeof closing / sizeof closing[0], text, rest)) > 0)
+        rest -= n;
+    *marks = rest == 0;
+    return ended;
 }
 
 static void add_word(scored_words *words, size_t at, size_t bytes, int64_t characters)
 {
     const scored_word *last = words->word_count > 0 ? &words->words[words->word_count - 1] : NULL;
-    int64_t sentence = last ? last->sentence + ends_sentence(words, last) : 1;
+    bool marks, ends = ends_sentence(words->text.data + at, bytes, &marks);
+    int64_t sentence = last ? last->sentence + (words->ended && !marks) : 1;
 
+    words->ended = ends || (marks && last && words->ended);
     if (words->word_count == words->word_capacity) {
         words->word_capacity = 2 * words->word_capacity + 64;
         words->words =
             bp_realloc("tool.words", words->words, words->word_capacity, sizeof *words->words);
     }
-    words->words[words->word_count++] =
-        (scored_word){.at = at, .bytes = bytes, .sentence = sentence, .characters = characters};
+    words->words[words->word_count++] = (scored_word){
+        .at = at, .bytes = bytes, .sentence = sentence, .characters = characters, .entropy = NAN};
 }
 
 static void find_words(scored_words *words)
@@ -254,7 +267,7 @@ static void find_words(scored_words *words)
 /* For the tokens of a document. */
 typedef struct scored_tokens {
     int64_t count;
-    const float *logprob, *boundary; /* boundary NULL: not known */
+    const float *logprob, *boundary, *entropy; /* NULL: not known */
 } scored_tokens;
 
 /* What is known of token k before it is read: that a word begins there; 0 of one that a text begins
@@ -278,8 +291,10 @@ static void add_logprobs(scored_words *words, const int64_t *ids, const scored_t
 
             for (int64_t k = before + 1; k <= token; k++) {
                 if (!is_special(words, ids[k])) {
-                    if (word->pieces++ == 0)
+                    if (word->pieces++ == 0) {
                         word->ends -= begin_of(words, ids[k], of, k);
+                        word->entropy = of->entropy ? (double)of->entropy[k] : NAN;
+                    }
                     word->logprob += (double)of->logprob[k];
                     word->unknown = word->unknown || ids[k] == words->unknown;
                 }
@@ -296,20 +311,25 @@ bp_err scored_words_read(scored_words *words, int64_t document)
     int64_t first = words->start[document], count = words->start[document + 1] - first;
     int64_t *ids = bp_alloc("tool.words", count, sizeof *ids);
     float *logprob = bp_alloc("tool.words", count, sizeof *logprob),
-          *boundary = bp_alloc("tool.words", count, sizeof *boundary);
-    scored_tokens of = {count, logprob, words->boundaries ? boundary : NULL};
+          *boundary = bp_alloc("tool.words", count, sizeof *boundary),
+          *entropy = bp_alloc("tool.words", count, sizeof *entropy);
+    scored_tokens of = {count, logprob, words->boundaries ? boundary : NULL,
+                        words->entropy ? entropy : NULL};
     bp_err err = bp_h5_read(words->h5, "tokens", BP_H5_I64, first, ids, count);
 
     if (err == BP_OK)
         err = bp_h5_read(words->h5, "logprob", BP_H5_F32, first, logprob, count);
     if (err == BP_OK && words->boundaries)
         err = bp_h5_read(words->h5, BOUNDARIES, BP_H5_F32, first, boundary, count);
+    if (err == BP_OK && words->entropy)
+        err = bp_h5_read(words->h5, words->entropy, BP_H5_F32, first, entropy, count);
     if (err == BP_OK)
         err = spell_text(words, ids, count);
     if (err == BP_OK) {
         find_words(words);
         add_logprobs(words, ids, &of);
     }
+    bp_free(entropy);
     bp_free(boundary);
     bp_free(logprob);
     bp_free(ids);

@@ -16,7 +16,9 @@ typedef struct scored_word {
     int64_t pieces;   /* tokens */
     double logprob;   /* NaN if a piece was not scored; 0 pieces: part of the preceding word */
     double ends;      /* log P(a word begins after it) - log P(one begins where it does), or NaN */
-    int64_t sentence; /* from 1; a sentence ends with a word that ends with . ! ? or the like */
+    double entropy;   /* of the next token before its first piece, nats; NaN if unknown */
+    int64_t sentence; /* from 1; a sentence ends with a word that ends with . ! ? or the like, but
+                         not of an abbreviation, and with the words of such marks after it */
     int64_t characters;
     bool unknown; /* a piece is the unknown token */
 } scored_word;
@@ -28,6 +30,7 @@ typedef struct scored_words {
     bool *continues, *special; /* [vocabulary] */
     int64_t unknown;           /* the unknown token; -1 if there is none */
     bool boundaries;           /* the file has the data for `ends` */
+    const char *entropy;       /* the dataset of entropies; NULL: the file has none */
     int64_t documents;
     int64_t *start; /* [documents + 1] */
     char *ids;      /* [documents][id_bytes], without a terminating zero */
@@ -38,6 +41,7 @@ typedef struct scored_words {
     int64_t owner_capacity, owned;
     scored_word *words;
     int64_t word_count, word_capacity;
+    bool ended; /* the last word ends a sentence */
 } scored_words;
 
 /** Open score/tokens.h5 of a run folder; every byte is checked first. Clear after an error too.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Thread_local char message[BP_ERR_MESSAGE_BYTES];
 
@@ -157,12 +158,25 @@ static bp_err code_of_errno(int number, bp_err fallback)
     return failure->code == BP_OK ? fallback : failure->code;
 }
 
+#define FOLDER_BYTES 256 /* a longer one is not said */
+
+/* Where a relative path is looked for: a job that was started elsewhere finds nothing. */
+static bp_err fail_with(bp_err code, int number, const char *verb, const char *path)
+{
+    const errno_failure *of = failure_of(number);
+    char folder[FOLDER_BYTES];
+
+    if (number == ENOENT && path[0] != '/' && getcwd(folder, sizeof folder))
+        return bp_fail(code, of->id, "%s: %s: at %s; %s, from the folder %s", verb,
+                       strerror(number), path, of->remedy, folder);
+    return bp_fail(code, of->id, "%s: %s: at %s; %s", verb, strerror(number), path, of->remedy);
+}
+
 bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path)
 {
     int number = errno;
 
-    return bp_fail(code_of_errno(number, fallback), failure_of(number)->id, "%s: %s: at %s; %s",
-                   verb, strerror(number), path, failure_of(number)->remedy);
+    return fail_with(code_of_errno(number, fallback), number, verb, path);
 }
 
 bp_err bp_fail_create(const char *verb, const char *path)

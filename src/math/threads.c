@@ -260,7 +260,8 @@ static void say_idle(const bp_core_use *all, int size)
     if (!worst)
         return;
     each = (worst->job_cores - worst->node_others) / worst->node_ranks;
-    bp_log("note: %d of %d cores of %s are idle: %d rank%s with %d thread%s; use them with more "
+    bp_log("note: %d of %d cores of %s are not used by this job: %d rank%s with %d thread%s; use "
+           "them with more "
            "ranks, or %s%d",
            worst->job_cores - worst->node_others - worst->node_threads, worst->job_cores,
            worst->host, worst->node_ranks, worst->node_ranks == 1 ? "" : "s", worst->node_threads,

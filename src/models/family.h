@@ -284,6 +284,9 @@ struct bp_model_family {
     bp_model_facts (*facts)(const bp_model_shape *shape);
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
+    /** Of a model that reads only the last order - 1 tokens, its order (bp_model_info.order); NULL:
+     * it reads all. */
+    int64_t (*order)(const bp_model_shape *shape);
     /** The reason why a shape cannot score texts; NULL if it can. A NULL function: all can. */
     const char *(*no_distribution)(const bp_model_shape *shape);
     /** Is there a next-sentence head? A NULL function: no. */

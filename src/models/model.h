@@ -91,15 +91,17 @@ typedef struct bp_model_text {
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours or boundaries 2, or bp_model_first_member + members,
-                           and one more for each of `extras` */
+    int64_t statistics; /* 1, one more with neighbours, `boundaries` and `entropy`; or
+                           bp_model_first_member + members, one more for each of `extras` */
     unsigned extras;    /* an ensemble's bp_model_extra */
     bool sets;          /* an ensemble's: has statistics of conformal sets */
     bool tempered;      /* an ensemble's: has statistics at another temperature */
     bool boundaries;    /* its second statistic is BP_MODEL_BOUNDARY (infer/score/boundaries.h) */
+    bool entropy;       /* its last statistic is the entropy of its distribution (there too) */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
+    int64_t order; /* each token is predicted from the order - 1 before it; 0: from all inputs */
     int64_t trained_context; /* the inputs of training, where `context` exceeds them and there is a
                                 table of learned positions; else 0 */
     int64_t vocab_size;      /* outcomes; of a language model its words */

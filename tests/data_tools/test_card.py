@@ -134,6 +134,19 @@ class Card(JobTest):
         self.assertAlmostEqual(values["accuracy"], task["accuracy"]["value"], places=5)
         self.assertIn("`task.kind`", sections["Hyperparameters"])
 
+    def test_generated_texts_have_their_figures(self):
+        self.write("starts.txt", "The\nA man\n")
+        self.write("meant.txt", "of the sea\nwas there\n")
+        generate = ["bagpipe", "generate", self.at("small.ini"), f"generate.model={self.model}", f"generate.prompts={self.at('starts.txt')}", "generate.tokens=5"]
+        self.must([*generate, f"run.dir={self.at('made')}", f"generate.references={self.at('meant.txt')}"])
+        figures = read_json(self.at("made"), "generate", "summary.json")["figures"]
+        front, _, text = self.card(self.model, self.at("made"))
+        values = {metric["type"]: metric["value"] for metric in front["model-index"][0]["results"][0]["metrics"]}
+        self.assertAlmostEqual(values["bleu"], figures["bleu"]["value"], places=4)
+        self.assertIn("against their references, with 95 % intervals", text)
+        self.must([*generate, f"run.dir={self.at('made-bare')}"])
+        self.assertIn("[card.no_references]", run([program("bagpipe-data"), "card", self.model, self.at("made-bare")], 0).err)
+
     def test_a_command_with_backticks_is_no_markup(self):
         self.must(["bagpipe-data", "pii", self.at("mail.txt"), "--out", self.at("r`<b>``x`")])
         for subject in (self.model, self.at("train.h5")):

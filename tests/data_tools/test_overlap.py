@@ -1,5 +1,7 @@
 """bagpipe-data overlap against counts by plain Python, at any number of ranks and passes; filter against numpy; compare --clean beside compare."""
+import csv
 import json
+import math
 import os
 import subprocess
 import unicodedata
@@ -266,6 +268,13 @@ class Filter(JobTest):
         self.assertLessEqual({"clean", "overlapping"}, set(parts))
         nll = self.columns()["nll"]
         self.assertAlmostEqual(parts["clean"]["nll_nats_a"], sum(n for n, k in zip(nll, kinds) if k == "clean"), places=3)
+        self.assertIn("of all documents; --between LABEL --clean", said.out)
+        rows = list(csv.DictReader(self.must(["bagpipe-data", "table", self.at("s1"), "--clean", self.at("o.h5")]).out.splitlines()))
+        (clean,) = [row for row in rows if row["scope"] == "corpus"]
+        self.assertEqual((clean["documents"], clean["tokens"]), (str(kinds.count("clean")), str(parts["clean"]["tokens_a"])))
+        self.assertAlmostEqual(math.log(float(clean["perplexity"])) * parts["clean"]["tokens_a"] / parts["clean"]["nll_nats_a"], 1, places=9)
+        self.assertNotIn("overlap", {row["name"] for row in rows})
+        self.assertEqual(sum(int(row["documents"]) for row in rows if row["scope"] == "label" and row["name"] == "kind"), kinds.count("clean"))
 
     def test_what_is_wrong_is_refused(self):
         for status, words, arguments in ((64, ["[command.bad_value]", "--by"], ["--keep", "0..10%"]), (64, ["[command.bad_value]", "--keep"], ["--by", "nll"]),

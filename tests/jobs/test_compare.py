@@ -307,12 +307,21 @@ class Compare(JobTest):
             self.assertAlmostEqual(min(float(r["p_holm"]) for r in tested), min(1, len(tested) * min(float(r["p_value"]) for r in tested)), places=12)
             self.assertIn(f"{len(tested)} pairs were compared", out)
             self.assertTrue(0 < len(tested) < len(pairs))
-        self.assert_error(run([program("bagpipe-data"), "compare", self.at("by-genre"), "--between", "gender"]), 65, "[compare.no_label]")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("by-genre"), "--between", "gender"]), 65, "[compare.no_label]", "they have genre")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--between", "genre"]), 64, "--between takes one score folder")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--figure", "perplexity"]), 64, "--figure is of --between")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", "--figure", "loss"]), 64, "[table.bad_figure]")
         for key, value in (("--seed", "2"), ("--resamples", "500"), ("--anyway", None)):  # it would have no effect
             self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", key, *([value] if value else [])]), 64, "[command.exclusive]")
+        self.assertNotIn("surprisal --critical", out)
+        self.write("items.jsonl", "".join(json.dumps({"text": row["text"] or "a b", "genre": "ab"[k % 2], "item": str(k // 2)}) + "\n" for k, row in enumerate(self.rows[:20])))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "genre", "--label", "item", "--out", self.at("items.h5"), self.at("items.jsonl")])
+        self.score("of-items", "m1", "items")
+        self.assertIn("surprisal --critical LABEL --between genre --items item", self.between("of-items")[0])
+        self.assertNotIn("without a word", out)
+        self.labelled("white", [*({"text": row["text"] or "a b", "genre": "ab"[k % 2]} for k, row in enumerate(self.rows[:20])), {"text": "  ", "genre": "a"}])
+        self.score("of-white", "m1", "white")
+        self.assertIn("1 scored documents without a word are left out", self.between("of-white", "--figure", "word_perplexity")[0])
         self.labelled("each", [{"text": "a", "genre": f"g{k}"} for k in range(1001)])
         self.score("of-each", "m1", "each")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("of-each"), "--between", "genre"]), 65, "[compare.many_values]", "1001 values")
@@ -593,11 +602,39 @@ class Compare(JobTest):
             self.assert_error(result, 65, "[table.no_figure]", figure)
         self.assertFalse(os.path.exists(self.at("none.svg")))
 
+    def test_a_text_under_two_names_is_one_row(self):
+        """The row has the first name; another text of as many documents has a row of its own."""
+        texts = [{"text": row["text"], "genre": "x"} for row in self.rows[:12]]
+        for name, rows in (("one-name", texts), ("other-name", texts), ("other-text", [{**row, "text": row["text"] + " more"} for row in texts])):
+            self.labelled(name, rows)
+        for name, model, corpus in (("named-1", "m1", "one-name"), ("named-2", "m2", "other-name"), ("named-3", "m2", "other-text")):
+            self.score(name, model, corpus)
+        rows = [row for row in csv.DictReader(self.table(*(self.at(f"named-{k}") for k in (1, 2, 3))).out.splitlines()) if row["scope"] == "corpus"]
+        self.assertEqual([row["name"] for row in rows], ["one-name", "one-name", "other-text"])
+
+    def test_head_is_of_files(self):
+        self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), "--head", "2"]), 64, "[table.bad_form]", "--head")
+
+    def test_contexts_of_models_of_counts(self):
+        """A 3-gram reads two tokens, whatever its window: compare, the table and the page say so, and no number of parameters."""
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('three')}", f"corpus.train={self.at('valid.h5')}", "model.kind=ngram", "ngram.order=3"])
+        self.labelled("twelve", self.rows[:12])
+        self.score("by-three", "three", "twelve")
+        self.score("by-gpt", "m1", "twelve")
+        self.assertIn("2 (order 3)", self.compare("by-three", "by-gpt").out)
+        self.assertIn("a token is predicted from at most 2 tokens (order 3) by by-three, 32 tokens by by-gpt", self.table(self.at("by-three"), self.at("by-gpt"), "--form", "text").out)
+        with open(self.at("by-three/score/index.html"), encoding="utf-8") as file:
+            self.assertIn("context 2 tokens (order 3)", file.read())
+        with open(self.at("by-three/score/summary.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["convention"]["order"], 3)
+        with open(self.at("three/run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["parameters"], 0)
+
     def test_what_a_table_of_scores_does_not_compare(self):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])
         self.score("few-a", "m1", "few", keys=["score.context=16"])
         result = self.table(self.at("a"), self.at("few-a"), "--form", "text")
-        self.assertIn("context, stride: the models were given more or less of the text", result.out)
+        self.assertIn("context, stride: a token is predicted from at most 32 tokens by", result.out)
         self.assertEqual(result.err, "")  # the table has it; a table in a file is not seen
         self.assert_warning(self.table(self.at("a"), self.at("few-a"), "--out", self.at("few.tex")), "[table.other_conventions]")
         few = next(line for line in result.out.splitlines() if line.startswith("few"))

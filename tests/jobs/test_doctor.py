@@ -102,8 +102,8 @@ class Doctor(JobTest):
         self.assertRegex(result.out, r"(?m)^warn +binding +\d+ of \d+ cores of \S+ are idle: 1 rank with 1 thread$")
         self.assertIn("mpirun --bind-to none", result.out)
         self.assertNotIn("all is well", result.out)
-        self.assertEqual(run(mpirun + job + ["math.threads=0"]).out.count("are idle: 1 rank with 1 thread; use them with"), 1)
-        self.assertNotIn("are idle", run(mpirun + job + ["train.steps=2"]).out)  # with math.threads=1, as is asked for
+        self.assertEqual(run(mpirun + job + ["math.threads=0"]).out.count("are not used by this job: 1 rank with 1 thread; use them with"), 1)
+        self.assertNotIn("are not used", run(mpirun + job + ["train.steps=2"]).out)  # with math.threads=1, as is asked for
         _, rows = self.report([])  # with OMP_NUM_THREADS=1
         self.assertEqual(rows["binding"]["level"], "warn")
         self.assertIn("OMP_NUM_THREADS=", rows["binding"]["remedy"])

@@ -533,6 +533,7 @@ class Pages(Explained):
                    "model.layers=1", "model.width=16", "model.heads=2", "model.context=8"])
         model = self.keys[0]
         for status, words, more in ((66, ["[file.missing]", "none.txt"], (model, f"explain.texts={self.at('none.txt')}")),
+                                    (65, ["[explain.columns]", "items.tsv", "explain.corpus"], (model, "explain.texts=" + self.write("items.tsv", "text\tkind\n"))),
                                     (65, ["[explain.no_text]", "empty.txt"], (model, f"explain.texts={self.at('empty.txt')}")),
                                     (65, ["[text.not_utf8]", "bad.txt, line 2"], (model, f"explain.texts={self.at('bad.txt')}")),
                                     (65, ["[text.missing_field]", "bad.jsonl, line 2"], (model, f"explain.texts={self.at('bad.jsonl')}")),

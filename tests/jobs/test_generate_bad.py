@@ -43,7 +43,7 @@ class GenerateBad(GenerateTest):
         with open(self.at("cut.txt.gz"), "rb+") as file:
             file.truncate(1000)
         self.refused(65, ["[text.damaged]", "cut.txt.gz"], f"generate.prompts={self.at('cut.txt.gz')}")
-        self.refused(66, ["[file.missing]", "none.txt"], f"generate.prompts={self.at('none.txt')}")
+        self.refused(66, ["[file.missing]", "none.txt", "a prompt a line"], f"generate.prompts={self.at('none.txt')}")
 
     def test_prompts_that_are_not_utf8_are_warned_of(self):
         path = self.write("latin.txt", "")

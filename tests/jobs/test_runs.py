@@ -154,6 +154,9 @@ class Runs(JobTest):
                      "pipeline 2 (1f1b, busy 80 % at most with 4 micro-batches)", "8 ranks of"):
             self.assertIn(word, result.out)
         self.assertFalse(os.path.exists(self.at("planned")))
+        self.assertNotIn("holds a run", result.out)
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('begun-run')}", "train.steps=1"])
+        self.assertIn("begun-run holds a run", self.pretrain("begun-run", 0, "--plan", "train.batch=64").out)
 
     def test_peak_stands_beside_the_plan(self):
         result = self.pretrain("peak", 0, "train.steps=2")

@@ -151,6 +151,37 @@ class Score(ScoreFiles, JobTest):
         self.assertEqual(rows[0].split()[1:3], [str(summary["documents"]), str(summary["tokens"])])
         self.assertAlmostEqual(float(rows[0].split()[3]), summary["perplexity"], 4)
 
+    def test_text_of_the_training_is_warned_of(self):
+        """The corpus itself, documents of it, and text of another form, whose line breaks no training document had; nothing of other text."""
+        with open(self.at("train.txt"), encoding="utf-8") as file:
+            lines = [line for line in file.read().splitlines() if len(line.split()) > 7]
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            other = [line for line in file.read().splitlines() if len(line.split()) > 7]
+        half = len(lines) // 2
+        texts = {"lines": lines[:half], "some": other[:40] + lines[7:9], "few": other[:400] + lines[7:8], "apart": other[:40]}
+        for name, of in texts.items():
+            self.write(name + ".txt", "\n".join(of) + "\n")
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at(name + ".h5"), self.at(name + ".txt")])
+        self.write("joined.jsonl", "".join(json.dumps({"text": "\n".join(other[k:k + 4])}) + "\n" for k in range(0, 40, 4)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("joined.h5"), self.at("joined.jsonl")])
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('of-lines')}", f"corpus.train={self.at('lines.h5')}", "train.steps=2"])
+        self.write("of-lines.json", json.dumps({"members": [{"name": "a", "path": self.at("of-lines")}]}))
+        says = {"lines": ["is the text that the model was trained on"], "some": ["2 of 42 documents", "document 40"], "few": [], "apart": [], "joined": ["the line break (30 times)"]}
+        for name, said in says.items():
+            for model, ranks in (("of-lines", 0), ("of-lines.json", 2)):
+                result = run(self.command(f"{name}-{ranks}", self.at(name + ".h5"), f"score.model={self.at(model)}"), ranks)
+                self.assertEqual(result.status, 0, str(result))
+                identifier = "[score.untrained_tokens]" if name == "joined" else "[score.training_text]"
+                if said:
+                    self.assert_warning(result, identifier, *said)
+                self.assertEqual([word for word in ("[score.untrained_tokens]", "[score.training_text]") if word in result.err], [identifier] if said else [], str(result))
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('tuned')}", f"corpus.train={self.at('lines.h5')}", f"model.init={self.at('of-lines')}", "train.steps=2"])
+        tuned = run(self.command("tuned-joined", self.at("joined.h5"), f"score.model={self.at('tuned')}"))
+        self.assertNotIn("[score.", tuned.err)  # it may have learned them before
+        os.rename(self.at("lines.h5"), self.at("moved.h5"))
+        gone = run(self.command("gone", self.at("some.h5"), f"score.model={self.at('of-lines')}"))
+        self.assertEqual((gone.status, "[score." in gone.err), (0, False), str(gone))
+
     def test_training_makes_text_more_probable(self):
         bits = self.scored("trained")["bits_per_byte"]
         self.assertLess(bits, 4.5)  # an untrained model of 509 tokens: 9 bits a token of about 1.5 bytes

@@ -142,8 +142,124 @@ class Surprisal(JobTest):
         bare = self.surprisal(self.at("ends"), "--boundaries")
         self.assertTrue(all(row["surprisal"] for row in bare))
         self.score("open", "one", "text", "score.boundaries=yes")
-        empty = [row for row in self.surprisal(self.at("open"), "--boundaries") if not row["surprisal"]]
+        result = run([program("bagpipe-data"), "surprisal", self.at("open"), "--boundaries"])
+        empty = [row for row in csv.DictReader(io.StringIO(result.out, newline="")) if not row["surprisal"]]
+        self.assert_warning(result, "[surprisal.no_end]", f"{len(empty)} last words", "score.end=yes")
         self.assertEqual([row["word"] for row in empty], [text.split()[-1] for text in self.texts if text.split() and not text[-1].isspace()])
+
+    def test_entropy_is_that_of_the_whole_distribution(self):
+        """In float64 from the weights; the same bytes on two ranks, in pieces, and beside the probability of words' beginnings."""
+        self.score("entropy", "one", "text", "score.entropy=yes", "score.end=yes")
+        self.score("entropy-2", "one", "text", "score.entropy=yes", "score.boundaries=yes", "score.end=yes", "score.memory=1KiB", ranks=2)
+        w = tensors_of(os.path.join(self.at("one"), "checkpoints", bagpipe_test.steps(self.at("one"))[-1]))
+        with h5py.File(os.path.join(self.at("entropy"), "score", "tokens.h5")) as file, h5py.File(os.path.join(self.at("entropy-2"), "score", "tokens.h5")) as other:
+            self.assertNotIn("boundary_logprob", file)
+            for name in ("logprob", "entropy"):
+                self.assertEqual(file[name][:].tobytes(), other[name][:].tobytes(), name)
+            starts, ids, entropy = file["doc_start"][:], file["tokens"][:], file["entropy"][:]
+        eod, checked = int(ids[starts[1] - 1]), 0
+        for begin, end in zip(starts, starts[1:]):
+            if end - begin <= len(w["wpe"]):
+                log_p = log_softmax(gpt_logits(w, numpy.concatenate([[eod], ids[begin:end - 1]])[None], 4))[0]
+                numpy.testing.assert_allclose(entropy[begin:end], -(numpy.exp(log_p) * log_p).sum(axis=-1), atol=1e-5)
+                checked += 1
+        self.assertGreater(checked, 4)
+        with open(os.path.join(self.at("entropy"), "score", "summary.json"), encoding="utf-8") as file:
+            self.assertAlmostEqual(json.load(file)["entropy"], entropy.mean(), places=5)
+        rows, at = self.surprisal(self.at("entropy"), "b=" + self.at("b")), iter(())
+        for row, bits in zip(rows, self.surprisal(self.at("entropy"))):
+            if row["position"] == "1":
+                at = iter(entropy[starts[int(row["document"])]:])
+            self.assertEqual(list(row)[-4:], ["surprisal_entropy", "entropy_entropy", "tokens_b", "surprisal_b"])
+            first = [next(at) for _ in range(int(row["tokens_entropy"]))][0]
+            self.assertAlmostEqual(float(bits["entropy"]), first / math.log(2), places=5)
+            self.assertEqual(bits["entropy"], row["entropy_entropy"])
+
+    def test_entropy_of_other_models(self):
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('counted')}", f"corpus.train={self.at('text.h5')}", "model.kind=ngram", "ngram.order=2"])
+        self.write("pair.json", json.dumps({"members": [{"name": name, "path": self.at(name)} for name in ("one", "two")]}))
+        for model, ranks in (("counted", 0), ("pair.json", 0), ("pair.json", 2)):
+            refused = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no-entropy')}", f"score.model={self.at(model)}",
+                           f"score.corpus={self.at('text.h5')}", "score.entropy=yes"], ranks)
+            self.assert_error(refused, 78, "[score.no_entropy]")
+        self.score("pair", "pair.json", "text")
+        with h5py.File(os.path.join(self.at("pair"), "score", "tokens.h5")) as file:
+            first = float(file["total_entropy"][0]) / math.log(2)
+        self.assertAlmostEqual(float(self.surprisal(self.at("pair"))[0]["entropy"]), first, places=5)
+
+    def items(self, name, rows):
+        """Scores of texts with labels critical, condition and item, by both models."""
+        with open(self.at(name + ".jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(dict(zip(("text", "critical", "condition", "item"), row))) + "\n" for row in rows)
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "critical", "--label", "condition", "--label", "item",
+                   "--out", self.at(name + ".h5"), self.at(name + ".jsonl")])
+        for model in ("one", "two"):
+            self.score(f"{name}-{model}", model, name)
+
+    def test_critical_words_are_tested_by_items(self):
+        """Against the rows of the critical words: item by item, with Student's t by its density."""
+        words = "cat dog man sea house boat tree road king book door fire".split()
+        rows = [(f"The old {word} {verb} here, then.", ["here", "5", "4-5"][k % 3], condition, f"i{k}") for k, word in enumerate(words)
+                for condition, verb in (("short", "is"), ("long", "was certainly"), ("bare", ""))][:-2]
+        self.items("items", [*rows[:4], ("No critical word.", "", "short", "filler"), *rows[4:], ("The old cat is right here.", "here", "short", "i0")])
+        runs = ("A=" + self.at("items-one"), "B=" + self.at("items-two"))
+        critical = self.surprisal(*runs, "--critical", "critical")
+        everything = {(row["document"], row["position"]): row for row in self.surprisal(*runs)}
+        self.assertEqual(critical, [everything[row["document"], row["position"]] for row in critical])
+        self.assertEqual({row["word"] for row in critical if row["critical"] == "here"}, {"here,", "here."})
+        self.assertEqual({row["position"] for row in critical if row["critical"] == "4-5"}, {"4", "5"})
+        of = collections.defaultdict(lambda: collections.defaultdict(float))
+        for row in critical:
+            for model in "AB":
+                of[model, row["condition"], row["item"]][row["document"]] += float(row["surprisal_" + model])
+        result = run([program("bagpipe-data"), "surprisal", *runs, "--critical", "critical", "--between", "condition", "--items", "item"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[surprisal.unpaired_items]", "1 items")
+        table = list(csv.DictReader(io.StringIO(result.out)))
+        self.assertEqual([(row["model"], row["a"], row["b"]) for row in table],
+                         [(model, a, b) for model in "AB" for a, b in (("short", "long"), ("short", "bare"), ("long", "bare"))])
+        adjusted = []
+        for row in table:
+            pairs = []
+            for item in sorted({key[2] for key in of}):
+                cells = [of.get((row["model"], row[name], item)) for name in "ab"]
+                if all(cells):
+                    pairs.append([sum(cell.values()) / len(cell) for cell in cells])
+            differences = numpy.array([a - b for a, b in pairs])
+            self.assertEqual(int(row["items"]), len(pairs))
+            error = differences.std(ddof=1) / math.sqrt(len(pairs))
+            for name, want in (("mean_a", numpy.mean([a for a, _ in pairs])), ("mean_b", numpy.mean([b for _, b in pairs])), ("difference", differences.mean()),
+                               ("t", differences.mean() / error)):
+                self.assertAlmostEqual(float(row[name]), want, delta=1e-6 * (1 + abs(want)))
+            freedom = len(pairs) - 1
+            x = numpy.linspace(0, abs(float(row["t"])), 200001)
+            density = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2) * (1 + x * x / freedom) ** (-(freedom + 1) / 2)
+            self.assertAlmostEqual(float(row["p_value"]), 1 - 2 * ((density[1:] + density[:-1]) / 2).sum() * x[1], delta=1e-6)
+            adjusted.append(float(row["p_holm"]))
+            quantile = {10: 2.2281389, 11: 2.2009852}[freedom]
+            self.assertAlmostEqual((float(row["high"]) - float(row["low"])) / 2, quantile * error, delta=1e-6 * error)
+        order = sorted(table, key=lambda row: float(row["p_value"]))
+        largest = 0
+        for k, row in enumerate(order):
+            largest = max(largest, min(1, (len(order) - k) * float(row["p_value"])))
+            self.assertAlmostEqual(float(row["p_holm"]), largest, places=9)
+
+    def test_critical_words_that_cannot_be_tested(self):
+        self.items("few", [("The cat is here.", "cat", "a", "1"), ("The cat was here.", "cat", "b", "1"), ("A cat.", "2", "a", "2")])
+        result = run([program("bagpipe-data"), "surprisal", self.at("few-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[surprisal.few_items]", "1 items", "below 10")
+        self.assertEqual([row[-5:] for row in csv.reader(io.StringIO(result.out))][1], [""] * 5)
+        for name, rows, between, status, *said in (("none", [("The cat.", "dog", "a", "1")], True, 65, "[surprisal.no_critical_word]", "'dog' is in document 0 0 times"),
+                                                   ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),
+                                                   ("beyond", [("The cat.", "2-3", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 words"),
+                                                   ("single", [("The cat.", "cat", "a", "1")], True, 65, "[surprisal.one_condition]", "'condition'"),
+                                                   ("unknown", [("The cat.", "cat", "a", "1")], False, 65, "[surprisal.no_label]", "condition critical item")):
+            self.items(name, rows)
+            words = ("--between", "condition", "--items", "item") if between else ("--between", "conditions", "--items", "item")
+            self.assert_error(run([program("bagpipe-data"), "surprisal", self.at(name + "-one"), "--critical", "critical", *words]), status, *said)
+        for words in (("--between", "condition"), ("--items", "item", "--critical", "critical"), ("--between", "condition", "--items", "item")):
+            self.assert_error(run([program("bagpipe-data"), "surprisal", self.at("few-one"), *words]), 64, "[surprisal.no_items]")
 
     def test_words_of_a_text_cost_what_the_text_costs(self):
         """Nothing is counted twice or left out, but what is after the last word."""
@@ -160,6 +276,14 @@ class Surprisal(JobTest):
         self.assertEqual(sentences[0], [1] * 9)
         self.assertEqual(sentences[1], [1] * 8 + [2] * 6)
         self.assertEqual(sentences[5], [1, 2, 2, 2, 2, 3])
+
+    def test_marks_and_abbreviations_begin_no_sentence(self):
+        texts = ["Who ? ? he said . '' Then ! !", "Mr. Smith met Dr. J. Doe. They left."]
+        self.corpus("marks", texts)
+        self.score("of-marks", "one", "marks")
+        rows = self.surprisal(self.at("of-marks"))
+        self.assertEqual([[int(row["sentence"]) for row in rows if row["document"] == document] for document in "01"],
+                         [[1, 1, 1, 2, 2, 2, 2, 3, 3, 3], [1, 1, 1, 1, 1, 1, 2, 2]])
 
     def test_units_and_models_side_by_side(self):
         nats, bits = self.surprisal(self.at("a"), "--unit", "nats"), self.surprisal(self.at("a"), "--by", "word")
@@ -301,6 +425,9 @@ class Surprisal(JobTest):
         unknown = result.out.count(",<unk>,")
         self.assertGreater(unknown, 0)
         self.assert_warning(result, "[surprisal.unknown_words]", f"{unknown} of {len(result.out.splitlines()) - 1} words")
+        rows = list(csv.DictReader(io.StringIO(result.out, newline="")))
+        self.assertEqual({(row["characters"], row["frequency"]) for row in rows if row["word"] == "<unk>"}, {("", "")})
+        self.assertTrue(all(row["characters"] and row["frequency"] for row in rows if row["word"] != "<unk>"))
         self.assertNotIn("[surprisal.unknown_words]", run([program("bagpipe-data"), "surprisal", self.at("a")]).err)
 
     def test_what_was_not_scored_is_empty(self):
@@ -322,6 +449,7 @@ class Surprisal(JobTest):
                                      ((self.at("a"), "--by", "token"), 64, "[command.bad_value]"), ((self.at("a"), "--unit", "dits"), 64, "[command.bad_value]")):
             result = run([program("bagpipe-data"), "surprisal", *words])
             self.assert_error(result, status, *said)
+            self.assertEqual(result.out, "")  # no line of heads that looks like an empty table
         self.write("both.json", json.dumps({"members": [{"name": name, "path": self.at(name)} for name in ("one", "two")]}))
         for ranks in (0, 2):
             both = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('both')}", f"score.model={self.at('both.json')}",

@@ -207,6 +207,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(table(folder, "--out", self.at("table." + ending)).status, 0)
             self.assertEqual(pathlib.Path(self.at("table." + ending)).read_text(encoding="utf-8"), printed.out)
         self.assertIn("of\\_others", table(folder, "--form", "latex").out)
+        self.assertEqual({row["study"] for row in csv.DictReader(table("mine=" + folder).out.splitlines())}, {"mine"})
         # a study is named by its run folder, however it is written, and by the whole path where names are alike
         other = self.at("elsewhere/tabled")
         shutil.copytree(folder, other)
@@ -240,6 +241,10 @@ class UncertaintyOthers(test_finetune.TaskTest):
         table = self.outcomes("named", "one")
         self.assertEqual([name.decode().rstrip("\0") for name in table["outcome_names"]], names)
         self.assertEqual(got["methods"]["array"]["nll"], got["methods"]["table"]["nll"])
+        with open(self.at("turned.csv"), "a", encoding="utf-8") as file:
+            file.write("\n\r\n")  # blank lines are none
+        blank = self.studied("blank", f"one={self.model()}, table={self.at('turned.csv')}")
+        self.assertEqual(blank["methods"]["table"]["nll"], got["methods"]["table"]["nll"])
         # another file under the name: the study is made again
         self.written("turned.csv", names, p[:, ::-1])
         again = self.studied("named", f"one={self.model()}, array={self.at('ordered.npy')}, table={self.at('turned.csv')}")

@@ -161,6 +161,46 @@ class Words(JobTest):
         pattern = re.search(r"'(\S+)'", line)[1]
         self.trained("by_pattern", 0, f"corpus.train={pattern}", "train.steps=1")
 
+    def test_a_job_is_not_a_tool(self):
+        for job in ("generate", "score", "status"):
+            self.assert_error(run([program("bagpipe-data"), job]), 64, "[command.unknown_tool]", f"it is bagpipe {job}")
+
+    def test_a_text_as_a_configuration_is_one_fault(self):
+        for ranks in (0, 2):
+            result = run([program("bagpipe"), "pretrain", self.at("train.txt")], ranks)
+            self.assert_error(result, 78, "[config.not_ini]", "train.txt")
+            self.assertNotIn("[config.not_a_pair]", result.err)
+
+    def test_csv_is_not_read_and_says_what_is(self):
+        for more in ([], ["--label", "kind"]):
+            result = run([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "csv", *more, "--out", self.at("x.h5"), self.at("train.txt")])
+            self.assert_error(result, 64, "[text.unknown_format]", "quote=FALSE", "tsv")
+
+    def test_a_missing_path_says_from_where(self):
+        self.assert_error(run([program("bagpipe-data"), "inspect", "none.h5"]), 66, "[file.missing]", f"from the folder {os.getcwd()}")
+        self.assertNotIn("from the folder", run([program("bagpipe-data"), "inspect", self.at("none.h5")]).err)
+
+    def test_a_reader_that_had_enough_is_no_failure(self):
+        """Of a pipe that is closed before the first line; a full device is named."""
+        self.write("few-lines.txt", "a b c d\n" * 12)
+        texts = ["metrics", "--kind", "bleu", "--reference", self.at("few-lines.txt"), "--hypothesis", self.at("few-lines.txt")]
+        for words, out, status, said in ((words, *of) for words in (["inspect", self.at("valid.h5")], texts) for of in (("pipe", 0, ""), ("/dev/full", 74, "No space left"))):
+            if out == "pipe":
+                reader, writer = os.pipe()
+                os.close(reader)
+            else:
+                writer = os.open(out, os.O_WRONLY)
+            process = subprocess.run([program("bagpipe-data"), *words], stdout=writer, stderr=subprocess.PIPE, env=bagpipe_test.environment(), check=False)
+            os.close(writer)
+            self.assertEqual(process.returncode, status, process.stderr)
+            self.assertIn(said, process.stderr.decode())
+
+    def test_a_text_of_one_document_is_warned_of(self):
+        for name, more, times in (("one", [], 1), ("many", ["--format", "lines"], 0)):
+            result = run([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), *more, "--out", self.at(name + ".h5"), self.at("train.txt")])
+            self.assertEqual(result.status, 0, str(result))
+            self.assert_warning(result, "[corpus.one_document]", *(["--separator"] if times else []), times=times)
+
     def test_bagpipe_data_calls_itself_by_its_name(self):
         for arguments in (["corpus", "--tokenizer", "none.json", "--out", "x.h5", "none.txt"], ["nothing"], ["inspect", "none.h5"]):
             result = run([program("bagpipe-data")] + arguments)

@@ -101,6 +101,7 @@ static void what_is_wrong_with_a_table_is_named(void **state)
     } cases[] = {
         {"a\tclass\tscore\n",
          "'b', in a first line of 3: ... at ... t.tsv, line 1 ... [tsv.no_column]"},
+        {"\"a\"\t\"b\"\n", "as in \"b\"; ... t.tsv, line 1 ... [tsv.quotes]"},
         {"", "'b', in a first line of 1: ... at ... t.tsv, line 1 ... [tsv.no_column]"},
         {"a\tb\ta\tclass\tscore\n", "'a': at ... t.tsv, line 1 ... [tsv.column_twice]"},
         {"a\tb\tclass\tscore\n1\t2\tx\t1\n1\t2\tx\n",

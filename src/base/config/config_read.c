@@ -19,10 +19,11 @@ typedef struct reader {
     const char *path;
     const char *at, *end; /* what of the text is left */
     int line;
-    bool continues;  /* the line before ended with a backslash */
-    bool continued;  /* this line goes on with the value of the line before */
-    bool needs_pair; /* this line must give a pair, or is a fault */
-    char *key;       /* of the pair whose value may go on; NULL if there is no such pair */
+    bool continues;    /* the line before ended with a backslash */
+    bool continued;    /* this line goes on with the value of the line before */
+    bool needs_pair;   /* this line must give a pair, or is a fault */
+    int pairs, others; /* lines that gave one, and that did not */
+    char *key;         /* of the pair whose value may go on; NULL if there is no such pair */
     int key_line;
     bp_buffer value;
 } reader;
@@ -69,6 +70,7 @@ static int take_pair(void *context, const char *section, const char *name, const
     reader *r = context;
 
     r->needs_pair = false;
+    r->pairs++;
     if (!r->continued) {
         finish_pair(r);
         r->key = section[0] == 0 ? bp_strdup(name) : bp_sprintf("%s.%s", section, name);
@@ -147,9 +149,11 @@ static char *read_line(char *out, int size, void *stream)
     const char *line;
     size_t bytes;
 
-    if (r->needs_pair)
+    if (r->needs_pair) {
         bp_config_fault(r->config, "config.not_a_pair",
                         "neither [section] nor key = value: at %s:%d", r->path, r->line);
+        r->others++;
+    }
     r->needs_pair = false;
     if (!next_line(r, &line, &bytes))
         return NULL;
@@ -199,9 +203,14 @@ static bp_err read_file(bp_config *config, const char *path)
     if (ini_parse_stream(read_line, &r, take_pair, &r) == -2)
         bp_memory_ended("the configuration's text", (int64_t)bytes, 1);
     finish_pair(&r);
+    if (r.others > CONFIG_MAX_FAULTS && r.pairs < r.others / 10)
+        err = BP_FAIL(BP_ERR_CONFIG, "config.not_ini",
+                      "a text and no configuration, whose lines are [section] or key = value: at "
+                      "%s; give a configuration, and make a corpus of a text (bagpipe-data corpus)",
+                      path);
     bp_buffer_clear(&r.value);
     bp_free(text);
-    return BP_OK;
+    return err;
 }
 
 bool bp_config_is_pair(const char *argument)

@@ -160,6 +160,13 @@ static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, cons
     return err;
 }
 
+static bool ends_with(const char *path, const char *end)
+{
+    size_t bytes = strlen(path), last = strlen(end);
+
+    return bytes > last && strcmp(path + bytes - last, end) == 0;
+}
+
 /* Each reading rank makes its own private file. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
 {
@@ -172,6 +179,13 @@ bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
 
     if (!wish->texts)
         return bp_corpus_open(out, wish->corpus);
+    if (ends_with(wish->texts, ".tsv") || ends_with(wish->texts, ".csv"))
+        return BP_FAIL(
+            BP_ERR_FORMAT, "explain.columns",
+            "a file of columns is not one of texts: at explain.texts = %s; make a corpus "
+            "with bagpipe-data corpus --format tsv --fields NAME, for explain.corpus, or "
+            "give a text a line",
+            wish->texts);
     path = bp_sprintf("%s/bagpipe-%ld-texts.h5", folder && folder[0] ? folder : "/tmp",
                       (long)getpid());
     err = pairs ? build_pairs(&built, wish, path) : build_texts(&built, wish, path);

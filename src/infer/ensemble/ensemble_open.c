@@ -427,6 +427,9 @@ static bp_err fill_info(opening *o)
             (info->trained_context == 0 || one->trained_context < info->trained_context))
             info->trained_context = one->trained_context;
         info->step = one->step > info->step ? one->step : info->step;
+        info->order = one->order == 0 || info->order == 0 ? 0
+                      : one->order > info->order          ? one->order
+                                                          : info->order;
         info->may_be_zero = info->may_be_zero || one->may_be_zero;
         self->widest = one->width > self->widest ? one->width : self->widest;
     }

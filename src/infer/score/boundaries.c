@@ -1,4 +1,5 @@
-/* The probability that a word begins next, in addition to that of each token. Opened by setup.c. */
+/* What whole distributions say in addition to the probability of each token: the probability that a
+ * word begins next, and the entropy. Opened by setup.c. */
 #include "infer/score/boundaries.h"
 
 #include "base/mem.h"
@@ -57,24 +58,50 @@ static double begin_logprob(const bounded_model *self, const float *log_p)
     return fmax(log(sum), BP_MODEL_ZERO); /* finite */
 }
 
+static double entropy_of(const bounded_model *self, const float *log_p)
+{
+    double sum = 0;
+
+    for (int64_t v = 0; v < self->face.info.vocab_size; v++) {
+        double p = exp((double)log_p[v]);
+
+        if (p > 0)
+            sum -= p * (double)log_p[v];
+    }
+    return fmax(sum, 0);
+}
+
+typedef double row_figure(const bounded_model *self, const float *log_p);
+
 /* log_p: of the places that have a target. Each thread's rows are whole: sums do not depend on how
  * many there are. */
-static void find_begins(const bounded_model *self, const bp_model_batch *batch, const float *log_p,
-                        float *begins)
+static void find_figure(const bounded_model *self, row_figure *figure, const bp_model_batch *batch,
+                        const float *log_p, float *out)
 {
     int64_t rows = bp_model_batch_rows(batch), V = self->face.info.vocab_size;
 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; r++)
-        begins[r] = (float)begin_logprob(self, log_p + r * V);
+        out[r] = (float)figure(self, log_p + r * V);
     for (int64_t i = batch->windows * batch->length - 1; i >= 0; i--) /* to its place: no row is */
-        begins[i] = batch->targets[i] < 0 ? NAN : begins[--rows];     /* beyond it */
+        out[i] = batch->targets[i] < 0 ? NAN : out[--rows];           /* beyond it */
 }
 
-/* Windows of a batch: values of the token, and in `begins` the log-probability that a word
- * begins. */
+/* values: each statistic `stride` after the one before. */
+static void find_figures(const bounded_model *self, const bp_model_batch *batch, const float *log_p,
+                         float *values, int64_t stride)
+{
+    const bp_model_info *info = &self->face.info;
+
+    if (info->boundaries)
+        find_figure(self, begin_logprob, batch, log_p, values + BP_MODEL_BOUNDARY * stride);
+    if (info->entropy)
+        find_figure(self, entropy_of, batch, log_p, values + (info->statistics - 1) * stride);
+}
+
+/* Windows of a batch: values of the token, and figures of its distribution. */
 static bp_err score_part(bounded_model *self, const bp_model_batch *part, float *values,
-                         float *begins)
+                         int64_t stride)
 {
     bp_err err = bp_agree(self->group, reserve(self, bp_model_batch_rows(part)));
 
@@ -82,7 +109,7 @@ static bp_err score_part(bounded_model *self, const bp_model_batch *part, float 
         err = self->model->ops->distribution(self->model, part, BP_MODEL_NO_DROPOUT, self->log_p,
                                              values);
     if (err == BP_OK)
-        find_begins(self, part, self->log_p, begins);
+        find_figures(self, part, self->log_p, values, stride);
     return err;
 }
 
@@ -97,7 +124,7 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
         int64_t left = batch->windows - first;
         bp_model_batch part = bp_model_batch_part(batch, first, left < most ? left : most);
 
-        err = score_part(self, &part, values + first * T, values + places + first * T);
+        err = score_part(self, &part, values + first * T, places);
     }
     return err;
 }
@@ -109,7 +136,7 @@ static bp_err find_distribution(bp_model *lm, const bp_model_batch *batch, int64
     bp_err err = self->model->ops->distribution(self->model, batch, pass, log_p, values);
 
     if (err == BP_OK && values)
-        find_begins(self, batch, log_p, values + batch->windows * batch->length);
+        find_figures(self, batch, log_p, values, batch->windows * batch->length);
     return err;
 }
 
@@ -141,28 +168,39 @@ static const bp_model_ops OPS = {.score = score,
                                  .decode_new = decode_new,
                                  .decode_bytes = decode_bytes};
 
-bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, int64_t memory_bytes)
+bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, bool boundaries,
+                         bool entropy, int64_t memory_bytes)
 {
     bounded_model *self = bp_alloc("score.boundaries", 1, sizeof *self);
     const bp_model_info *info = &model->info;
 
     self->face = (bp_model){.ops = &OPS, .info = *info};
-    self->face.info.statistics = 2;
-    self->face.info.boundaries = true;
+    self->face.info.statistics = info->statistics + boundaries + entropy;
+    self->face.info.boundaries = boundaries;
+    self->face.info.entropy = entropy;
     self->face.info.states = (bp_state_form){0};
     self->model = model;
     self->group = mesh->model;
     self->memory_bytes = memory_bytes;
     self->begins = bp_alloc("score.boundaries", info->vocab_size, sizeof *self->begins);
     *out = &self->face;
-    if (info->members == 0 && !info->masks && model->ops->distribution &&
+    if (info->members == 0 && !(boundaries && info->masks) && model->ops->distribution &&
         !info->log_probabilities && !info->may_be_zero)
         return BP_OK;
     *out = NULL;
-    bp_err err = BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
-                         "score.boundaries needs one causal network with a softmax, which %s of "
-                         "kind %s is not: at score.boundaries; leave it out",
-                         info->members > 0 ? "an ensemble" : "a model", info->kind);
+    bp_err err =
+        boundaries ? BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
+                             "score.boundaries needs one causal network with a softmax, which %s "
+                             "of kind %s is not: at score.boundaries; leave it out",
+                             info->members > 0 ? "an ensemble" : "a model", info->kind)
+        : info->members > 0
+            ? BP_FAIL(BP_ERR_CONFIG, "score.no_entropy",
+                      "score.entropy is of one network, and an ensemble writes /total_entropy to "
+                      "tokens.h5 without it: at score.entropy; leave it out")
+            : BP_FAIL(BP_ERR_CONFIG, "score.no_entropy",
+                      "score.entropy needs one network with a softmax, which a model of kind %s is "
+                      "not: at score.entropy; leave it out",
+                      info->kind);
     free_model(&self->face);
     return err;
 }

@@ -1,23 +1,25 @@
-/* A language model that also returns the probability that a word begins next, which corrects the
- * surprisal of words. */
+/* A language model that also returns what whole distributions say: the probability that a word
+ * begins next, which corrects the surprisal of words, and the entropy. */
 #ifndef BP_INFER_SCORE_BOUNDARIES_H
 #define BP_INFER_SCORE_BOUNDARIES_H
 
 #include "data/corpus.h"
 #include "models/model.h"
 
-/** `model`, whose second statistic is the natural log of the probability, at each scored place,
- * that the next token begins a word or ends the document (bp_model_info.boundaries).
- * memory_bytes: for distributions.
+/** `model`, whose statistics after the first are, at each scored place, with `boundaries` the
+ * natural log of the probability that the next token begins a word or ends the document, and with
+ * `entropy` the entropy of the next token in nats, by float64 sums over the whole vocabulary
+ * (bp_model_info.boundaries and entropy). memory_bytes: for distributions.
  *
  * Local. Owns: takes `model` over, after an error too.
- * Errors:     BP_ERR_CONFIG an ensemble, a masked model, or a model without a softmax; *out is
- *             NULL.
- * Source:     Pimentel and Meister 2024, "How to compute the probability of a word", theorem 2. */
-bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
-                         int64_t memory_bytes);
-/** Set begins[vocab_size], the tokens that begin a word; copied. Call before the first batch.
- * Local. */
+ * Errors:     BP_ERR_CONFIG an ensemble, a model without a softmax, or with `boundaries` a masked
+ *             model; *out is NULL.
+ * Source:     of boundaries: Pimentel and Meister 2024, "How to compute the probability of a word",
+ *             theorem 2. */
+bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, bool boundaries,
+                         bool entropy, int64_t memory_bytes);
+/** With `boundaries`: set begins[vocab_size], the tokens that begin a word; copied. Call before the
+ * first batch. Local. */
 void bp_boundaries_use(bp_model *lm, const uint8_t *begins);
 /** Bytes of its distributions on a rank. */
 int64_t bp_boundaries_bytes(int64_t vocab_size, int64_t windows, int64_t length,

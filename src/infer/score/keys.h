@@ -17,7 +17,7 @@ typedef struct bp_score_keys {
     bool vectors_norm;
     const char *select;
     int64_t member;
-    bool tokens, boundaries;
+    bool tokens, boundaries, entropy;
     bool states;
     const char *mix;
     double mix_scale;

@@ -49,13 +49,13 @@ static int64_t neighbours_bytes(const bp_work_models *models, const bp_model_mem
                                     keys->nearest);
 }
 
-/* Distributions of score.boundaries; 0 for a job without it. */
+/* Distributions of score.boundaries and score.entropy; 0 for a job without them. */
 static int64_t boundaries_bytes(const bp_work_models *models, const bp_model_memory *model,
                                 const bp_model_task *task)
 {
     const bp_score_keys *keys = bp_score_keys_of(models->config);
 
-    return !keys || !keys->boundaries || model->vocab_size <= 0
+    return !keys || (!keys->boundaries && !keys->entropy) || model->vocab_size <= 0
                ? 0
                : bp_boundaries_bytes(model->vocab_size, task->windows, task->length,
                                      bp_score_rule_keys_of(models->config)->memory);
@@ -69,8 +69,8 @@ static int64_t count_statistics(const bp_score_memory_spec *spec, const bp_work_
     const bp_score_keys *keys = bp_score_keys_of(models->config);
 
     return models->ensemble ? bp_model_first_member(&info) + models->members
-           : keys && (keys->neighbours || keys->boundaries) ? 2
-                                                            : 1;
+           : keys           ? 1 + (keys->neighbours != NULL) + keys->boundaries + keys->entropy
+                            : 1;
 }
 
 /* bp_work_memory.rank: any rank that computes may lead, and the coordinator writes states. */

@@ -158,6 +158,12 @@ const bp_option bp_score_options[] = {
          "of one causal model, with score.tokens: score/tokens.h5 also has the probability that "
          "a word begins at each place, which bagpipe-data surprisal --boundaries reads",
      .at = BP_AT(bp_score_keys, boundaries)},
+    {.key = "score.entropy",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "of one network, with score.tokens: score/tokens.h5 also has the entropy of the next "
+             "token at each place, which bagpipe-data surprisal prints",
+     .at = BP_AT(bp_score_keys, entropy)},
     {.key = "score.states",
      .type = BP_OPTION_BOOL,
      .value = "no",
@@ -378,6 +384,7 @@ bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
     const char *key = keys->candidates   ? "score.candidates"
                       : keys->tokens     ? "score.tokens"
                       : keys->boundaries ? "score.boundaries"
+                      : keys->entropy    ? "score.entropy"
                       : keys->states     ? "score.states"
                       : keys->neighbours ? "score.neighbours"
                                          : NULL;

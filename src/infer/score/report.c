@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/score.h"
+#include "statistics/inference.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,6 +30,12 @@ static double figure(const json_t *figures, const char *key)
     const json_t *value = json_object_get(figures, key);
 
     return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* A standard error over so few documents is not to be relied on: it has no interval either. */
+static double error_over_documents(const json_t *figures, const char *key)
+{
+    return figure(figures, "documents") < BP_FEW_DOCUMENTS ? NAN : figure(figures, key);
 }
 
 /* choose: fmin or fmax, which ignore NaN. */
@@ -201,12 +208,13 @@ char *scorer_spelling(const json_t *summary)
 void scorer_report(const scorer *self)
 {
     char *spelling = scorer_spelling(self->summary);
-    static const column PLAIN[] = {{"documents", "documents", 9, 0, figure},
-                                   {"tokens", "tokens", 10, 0, figure},
-                                   {"perplexity", "perplexity", 10, 4, figure},
-                                   {"std. err", "perplexity_stderr_documents", 8, 4, figure},
-                                   {"bits/byte", "bits_per_byte", 9, 4, figure},
-                                   {"word ppl", "word_perplexity", 10, 4, figure}};
+    static const column PLAIN[] = {
+        {"documents", "documents", 9, 0, figure},
+        {"tokens", "tokens", 10, 0, figure},
+        {"perplexity", "perplexity", 10, 4, figure},
+        {"std. err", "perplexity_stderr_documents", 8, 4, error_over_documents},
+        {"bits/byte", "bits_per_byte", 9, 4, figure},
+        {"word ppl", "word_perplexity", 10, 4, figure}};
     static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, figure},
                                       {"best member", "perplexity", 12, 4, least_of_members},
                                       {"worst member", "perplexity", 12, 4, most_of_members},

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "infer/score/score.h"
 #include "infer/score/task/documents.h"
+#include "infer/score/training_text.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -39,6 +40,13 @@ static bp_err add_neighbours(scorer *self, bp_model **lm)
     return err;
 }
 
+static bool asks_distributions(const scorer *self)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
+
+    return keys->boundaries || keys->entropy;
+}
+
 bp_err scorer_open_model(void *context, bp_model **out)
 {
     scorer *self = context;
@@ -57,9 +65,9 @@ bp_err scorer_open_model(void *context, bp_model **out)
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours &&
         !bp_task_has_head(&(*out)->info.task))
         err = add_neighbours(self, out);
-    if (err == BP_OK && bp_score_keys_of(self->config)->boundaries &&
-        !bp_task_has_head(&(*out)->info.task))
-        err = bp_boundaries_new(out, *out, mesh,
+    if (err == BP_OK && asks_distributions(self) && !bp_task_has_head(&(*out)->info.task))
+        err = bp_boundaries_new(out, *out, mesh, bp_score_keys_of(self->config)->boundaries,
+                                bp_score_keys_of(self->config)->entropy,
                                 (int64_t)bp_score_rule_keys_of(self->config)->memory);
     return err;
 }
@@ -142,9 +150,10 @@ static void warn_of_settings(const scorer *self)
                 " tokens, and its positions after them may have no training: at score.context = "
                 "%" PRId64 "; use %" PRId64 " or less, or train on in such windows (model.init)",
                 self->info.trained_context, self->rule.context, self->info.trained_context);
-    if (self->info.boundaries && !bp_score_keys_of(config)->tokens)
+    if ((self->info.boundaries || self->info.entropy) && !bp_score_keys_of(config)->tokens)
         BP_WARN("config.unused_key",
-                "score.boundaries has no effect without score.tokens; set score.tokens=yes");
+                "score.%s has no effect on tables without score.tokens; set score.tokens=yes",
+                self->info.boundaries ? "boundaries" : "entropy");
     warn_of_prefix(self);
     if (bp_config_is_given(config, "score.cut") && self->rule.convention != BP_SCORE_PAIRS)
         BP_WARN("config.unused_key",
@@ -181,6 +190,8 @@ static bp_err load_corpus(scorer *self)
     bp_score_resolve_ends(self->config, eod >= 0 ? eod : self->info.eod_id,
                           bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
     warn_of_settings(self);
+    if (self->mesh->coordinates && !self->method && !selects(self))
+        bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;
@@ -258,6 +269,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " at temperature %.17g", self->method->temperature);
     if (self->info.boundaries)
         bp_buffer_printf(&text, " and boundaries 1");
+    if (self->info.entropy)
+        bp_buffer_printf(&text, " and entropy");
     if (scorer_asks_keys(self))
         bp_buffer_printf(&text, " and keys");
     if (selects(self))

@@ -429,8 +429,9 @@ static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t
                          int64_t j, float value)
 {
     int64_t place = bp_score_window_place(&row->window) + j - bp_score_window_target(&row->window);
-    const char *what = statistic == 0 || unit->statistics == BP_MODEL_ALONE + 1 ? "log-probability"
-                       : statistic < BP_MODEL_MEMBER ? bp_model_statistic_name(statistic)
+    const char *what = statistic == 0                           ? "log-probability"
+                       : unit->statistics <= BP_MODEL_ALONE + 2 ? "log-probability or entropy"
+                       : statistic < BP_MODEL_MEMBER            ? bp_model_statistic_name(statistic)
                                                      : "statistic of a member or of sets";
 
     return BP_FAIL(BP_ERR_SOFTWARE, "model.not_finite",

@@ -54,6 +54,11 @@ static int64_t embedding_of(const bp_model_shape *shape)
     return bp_feedforward_sizes_of(shape)->embedding;
 }
 
+static int64_t order_of(const bp_model_shape *shape)
+{
+    return bp_feedforward_sizes_of(shape)->order;
+}
+
 /* Width of the layer's input: the vectors of a row's words. */
 static int64_t inputs_of(const bp_model_shape *shape)
 {
@@ -177,6 +182,7 @@ const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .check_read = check_read,
                                                .facts = facts,
                                                .state_width = state_width,
+                                               .order = order_of,
                                                .unlimited = true,
                                                .objective = &bp_objective_causal,
                                                .blocks = &BLOCK_LIST};

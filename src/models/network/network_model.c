@@ -289,16 +289,18 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     network_model *self = bp_alloc("model", 1, sizeof *self);
 
     self->face.ops = &OPS;
-    self->face.info = (bp_model_info){.kind = shape->family->name,
-                                      .statistics = 1,
-                                      .width = bp_model_state_width(shape),
-                                      .context = bp_model_most_inputs(shape),
-                                      .vocab_size = bp_model_outcomes(shape),
-                                      .words = shape->vocab_size,
-                                      .task = shape->task,
-                                      .log_probabilities = bp_variants_give_logs(shape),
-                                      .capped_logits = bp_model_caps_logits(shape),
-                                      .states = network_state_form(shape)};
+    self->face.info =
+        (bp_model_info){.kind = shape->family->name,
+                        .statistics = 1,
+                        .width = bp_model_state_width(shape),
+                        .context = bp_model_most_inputs(shape),
+                        .order = shape->family->order ? shape->family->order(shape) : 0,
+                        .vocab_size = bp_model_outcomes(shape),
+                        .words = shape->vocab_size,
+                        .task = shape->task,
+                        .log_probabilities = bp_variants_give_logs(shape),
+                        .capped_logits = bp_model_caps_logits(shape),
+                        .states = network_state_form(shape)};
     find_layers(&self->face.info, shape);
     self->face.info.heads = heads_of_all(shape);
     self->face.info.reads_source = bp_model_reads_source(shape);

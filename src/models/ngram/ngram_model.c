@@ -202,6 +202,7 @@ bp_err ngram_model_open_file(bp_model **out, const bp_mesh *mesh, const char *pa
     self->face.info.width = NGRAM_STATE_WIDTH;
     self->face.info.statistics = 1;
     self->face.info.context = BP_MODEL_UNLIMITED;
+    self->face.info.order = err == BP_OK ? file_of(self)->order : 0;
     self->face.info.vocab_size = self->face.info.vocab_count = file_of(self)->V;
     if (err != BP_OK)
         free_model(&self->face);

@@ -20,6 +20,11 @@ bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks)
             *out = (bp_text_format)k;
             return BP_OK;
         }
+    if (of_tasks && strcmp(name, "csv") == 0)
+        return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
+                       "there is no text format 'csv': at --format; write columns with tabs and "
+                       "without quotes (R: write.table(x, F, sep='\\t', quote=FALSE, "
+                       "row.names=FALSE)), and choose tsv");
     return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
                    "there is no text format '%s': at --format; choose text, lines%s or warc", name,
                    of_tasks ? ", jsonl, pairs, tsv, conll, squad" : ", jsonl");

@@ -97,9 +97,9 @@ static size_t skip_space(const uint8_t *text, size_t bytes, size_t at, int *newl
 
 /* ---- full stops ---- */
 
-/* Is the full stop at text[at] that of an abbreviation? text[word .. at) is before it. */
-static bool abbreviates(const uint8_t *text, size_t word, size_t at)
+bool bp_sentence_abbreviates(const char *given, size_t word, size_t at)
 {
+    const uint8_t *text = (const uint8_t *)given;
     static const char *const WORDS[] = {"Mr",  "Mrs", "Ms",  "Dr",  "Prof", "St",  "Jr",
                                         "Sr",  "vs",  "Gen", "Col", "Lt",   "Sgt", "Capt",
                                         "Rev", "Hon", "Sen", "Rep", "Gov",  "Inc", "Ltd",
@@ -144,7 +144,7 @@ static bool step(stop_state *state, const uint8_t *text, size_t at, uint32_t c)
     if (ends_without_space(c)) {
         state->ended = state->is_wide = true;
     } else if (ends_sentence(c)) {
-        state->ended = c != '.' || !abbreviates(text, state->word, at);
+        state->ended = c != '.' || !bp_sentence_abbreviates((const char *)text, state->word, at);
     } else if (!state->ended || !closes(c)) {
         if (state->is_wide)
             return true;

@@ -95,6 +95,9 @@ typedef enum bp_sentences {
 
 /** The rule called `name`. Errors: BP_ERR_USAGE an unknown name (lists the known ones). */
 bp_err bp_sentences_of(bp_sentences *out, const char *name);
+/** Is the full stop at text[at] that of an abbreviation or an initial? text[word .. at) is the word
+ * before it. */
+bool bp_sentence_abbreviates(const char *text, size_t word, size_t at);
 
 #define BP_PIECE_BYTES ((size_t)1 << 20) /* a piece is at most this long ... */
 #define BP_PIECE_LIMIT_BYTES                                                                       \

@@ -37,16 +37,24 @@ static bool is_named(const field *found, const char *name)
 static bp_err find_column(const char *line, size_t bytes, const char *name, bool needed, int *out)
 {
     const char *at = line;
+    bool quoted = false;
     int k = 0;
 
     *out = -1;
     for (field f = next_field(&at, line + bytes); f.text; f = next_field(&at, line + bytes), k++) {
+        quoted = quoted || (f.bytes == strlen(name) + 2 && f.text[0] == '"' &&
+                            memcmp(f.text + 1, name, f.bytes - 2) == 0);
         if (!is_named(&f, name))
             continue;
         if (*out >= 0)
             return BP_FAIL(BP_ERR_FORMAT, "tsv.column_twice", "two columns are called '%s'", name);
         *out = k;
     }
+    if (*out < 0 && needed && quoted)
+        return BP_FAIL(BP_ERR_FORMAT, "tsv.quotes",
+                       "columns are in quotes, which are a part of the text here, as in \"%s\"; "
+                       "write them without (R: quote=FALSE)",
+                       name);
     return *out >= 0 || !needed ? BP_OK
                                 : BP_FAIL(BP_ERR_FORMAT, "tsv.no_column",
                                           "no column is called '%s', in a first line of %d: %.*s",

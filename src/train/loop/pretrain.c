@@ -79,6 +79,10 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_par
 
     if (err == BP_OK)
         err = trainer_counts(&self) ? bp_trainer_count_plan(&self) : print_plan(&self, asked);
+    if (err == BP_OK && bp_path_exists(bp_path_in(bp_run_keys_of(config)->dir, "run.json").text))
+        bp_log("note: %s holds a run: a job there goes on with it, and refuses other keys that its "
+               "results depend on; give run.dir=NEW for another",
+               bp_run_keys_of(config)->dir);
     bp_trainer_close(&self);
     return err;
 }

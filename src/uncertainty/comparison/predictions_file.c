@@ -303,11 +303,25 @@ static bp_err take_probability(bp_predictions *out, csv_reader *csv, int64_t col
     return BP_OK;
 }
 
+static bool skip_blank_line(csv_reader *csv)
+{
+    const char *c = csv->at;
+
+    while (c < csv->end && (*c == ' ' || *c == '\r'))
+        c++;
+    if (c < csv->end && *c != '\n')
+        return false;
+    csv->at = c < csv->end ? c + 1 : c;
+    return true;
+}
+
 static bp_err read_row(bp_predictions *out, csv_reader *csv)
 {
     bool last = false;
     bp_err err = BP_OK;
 
+    if (csv->columns > 1 && skip_blank_line(csv))
+        return BP_OK;
     for (int64_t k = 0; k < csv->columns && err == BP_OK; k++) {
         if (last || !next_cell(csv, &last) || last != (k + 1 == csv->columns))
             return BP_FAIL(BP_ERR_FORMAT, "predictions.damaged",

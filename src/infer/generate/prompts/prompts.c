@@ -397,8 +397,12 @@ bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec)
         err = bp_prompt_template_read(&self.template_text, spec->template_path);
     if (err == BP_OK && self.template_text)
         bp_prompt_template_names(self.template_text, &self.names, &self.name_count);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         err = read_all(&text, spec->path);
+        if (err == BP_ERR_INPUT)
+            err = bp_err_wrap(err, "%s; generate.prompts names a file with a prompt a line",
+                              bp_err_text());
+    }
     if (err == BP_OK) {
         const char *data = text.data ? text.data : "";
         size_t mark = bp_mark_bytes(data, text.bytes);

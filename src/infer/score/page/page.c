@@ -9,6 +9,7 @@
 #include "base/sort.h"
 #include "infer/score/keys.h"
 #include "job/report/report.h"
+#include "statistics/inference.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -73,6 +74,14 @@ static double number_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* NaN of few documents, which have no interval either. */
+static double error_of(const json_t *figures)
+{
+    return number_of(figures, "documents") < BP_FEW_DOCUMENTS
+               ? NAN
+               : number_of(figures, "perplexity_stderr_documents");
+}
+
 /* ---- groups of documents and how their perplexities are distributed ---- */
 
 /* Documents [first, end) of all, or those of them that have `value` in `codes`. */
@@ -133,8 +142,7 @@ static void add_quantiles(drawing *self, json_t *name, const group *which, const
         bp_buffer_printf(&self->quantiles, ",%.6g", quantile(&of, SHARES[k]));
     bp_buffer_printf(&self->quantiles, "\n");
     bp_buffer_printf(&self->means, "%zu,%.6g,%.6g\n", json_array_size(self->names),
-                     number_of(figures, "perplexity"),
-                     2 * number_of(figures, "perplexity_stderr_documents"));
+                     number_of(figures, "perplexity"), 2 * error_of(figures));
 }
 
 /* Bins of equal width in the logarithm: line,middle,share */
@@ -189,7 +197,8 @@ static void add_corpora(drawing *self)
 
 static void add_label(drawing *self, const bp_score_column *column)
 {
-    int64_t documents = self->table->plan->documents, values = column->value_count, shown = 0;
+    int64_t documents = self->table->plan->documents, values = column->value_count,
+            equals = VALUES_MOST;
     double *counts = bp_alloc("score.page", values, sizeof *counts);
     double *sorted = bp_alloc("score.page", values, sizeof *sorted), least = 0;
     const json_t *figures = json_object_get(json_object_get(self->summary, "labels"), column->name);
@@ -199,18 +208,19 @@ static void add_label(drawing *self, const bp_score_column *column)
             counts[column->codes[d]]++;
     memcpy(sorted, counts, (size_t)values * sizeof *sorted);
     bp_sort_reals(sorted, values);
-    if (values > VALUES_MOST)
+    if (values > VALUES_MOST && sorted[values - VALUES_MOST] >= least)
         least = sorted[values - VALUES_MOST];
-    for (int64_t v = 0; v < values && shown < VALUES_MOST; v++) {
+    for (int64_t v = 0; v < values; v++)
+        equals -= counts[v] > least;
+    for (int64_t v = 0; v < values; v++) {
         group one = {.end = documents, .codes = column->codes, .value = (int32_t)v};
 
-        if (counts[v] < least)
+        if (counts[v] < least || (counts[v] == least && equals-- <= 0))
             continue;
         char *name = bp_sprintf("%s: %s", column->name, column->values[v]);
         add_quantiles(self, bp_score_page_text(name, strlen(name)), &one,
                       json_object_get(figures, column->values[v]));
         bp_free(name);
-        shown++;
     }
     bp_free(sorted);
     bp_free(counts);
@@ -294,7 +304,8 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
                             json_object_get(figures, "tokens"));
 
     for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
-        bp_score_page_add_figure(row, REALS[k][0], number_of(figures, REALS[k][1]),
+        bp_score_page_add_figure(row, REALS[k][0],
+                                 k == 1 ? error_of(figures) : number_of(figures, REALS[k][1]),
                                  k < 2 ? number_of(figures, REALS[1][1]) : NAN);
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
@@ -351,9 +362,12 @@ void score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
     const char *model = bp_score_keys_of(self->config)->model;
-    json_t *context = self->rule.context == BP_MODEL_UNLIMITED
-                          ? json_string("unlimited")
-                          : json_integer((json_int_t)self->rule.context);
+    int64_t order = self->info.order;
+    json_t *context =
+        order > 0 && self->rule.context >= order - 1
+            ? json_sprintf("%lld tokens (order %lld)", (long long)order - 1, (long long)order)
+        : self->rule.context == BP_MODEL_UNLIMITED ? json_string("unlimited")
+                                                   : json_integer((json_int_t)self->rule.context);
     json_t *page =
         json_pack("{s:o, s:o, s:O?, s:o, s:O?, s:I, s:b, s:I, s:i}", "model",
                   bp_score_page_text(model, strlen(model)), "figures", figures_of(self->summary),

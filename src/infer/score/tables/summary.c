@@ -283,6 +283,9 @@ bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_mo
         (void)json_object_set_new(
             root, "convention",
             convention_object(table->plan, hash[0] ? hash : model->tokenizer_hash));
+        if (model->order > 0)
+            (void)json_object_set_new(json_object_get(root, "convention"), "order",
+                                      json_integer((json_int_t)model->order));
         (void)json_object_set_new(
             root, "model",
             json_pack("{ss sI}", "digest", model->digest, "step", (json_int_t)model->step));

@@ -14,9 +14,11 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
     int64_t extras = bp_model_extras_before(info->extras, BP_MODEL_EXTRAS);
 
     BP_ASSERT(members > 0 ? info->statistics == bp_model_first_member(info) + members + extras
-                          : info->statistics <= BP_MODEL_ALONE + 1);
-    *statistics = (bp_token_statistics){
-        .count = info->statistics - extras, .members = members, .boundaries = info->boundaries};
+                          : info->statistics <= BP_MODEL_ALONE + 2);
+    *statistics = (bp_token_statistics){.count = info->statistics - extras,
+                                        .members = members,
+                                        .boundaries = info->boundaries,
+                                        .entropy = info->entropy};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
     statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
     for (int64_t m = 0; m < members; m++)
@@ -68,9 +70,10 @@ const char *bp_token_statistics_column(const bp_token_statistics *statistics, in
 {
     return statistics->members > 0 && c >= BP_MODEL_MEMBER
                ? bp_model_statistic_name(c + missing_sets(statistics))
-           : statistics->members > 0 || c != BP_MODEL_ALONE ? bp_model_statistic_name(c)
-           : statistics->boundaries                         ? "boundary_logprob"
-                                                            : "logprob_alone";
+           : statistics->members > 0 || c == BP_MODEL_LOGPROB  ? bp_model_statistic_name(c)
+           : statistics->boundaries && c == BP_MODEL_BOUNDARY  ? "boundary_logprob"
+           : statistics->entropy && c == statistics->count - 1 ? "entropy"
+                                                               : "logprob_alone";
 }
 
 /* ---- figures ---- */
@@ -122,7 +125,11 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
     json_t *members;
 
     if (statistics->members == 0) {
-        if (statistics->count > BP_MODEL_ALONE && !statistics->boundaries)
+        if (statistics->entropy)
+            (void)json_object_set_new(
+                figures, "entropy",
+                bp_json_real(bp_fixed_real(sums[statistics->count - 2]) / (double)tokens));
+        else if (statistics->count > BP_MODEL_ALONE && !statistics->boundaries)
             (void)json_object_set_new(figures, "without_neighbours",
                                       without_neighbours(sums[BP_MODEL_ALONE - 1], tokens));
         return BP_OK;

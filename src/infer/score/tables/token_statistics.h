@@ -10,9 +10,10 @@
 
 typedef struct bp_token_statistics {
     int64_t count;   /* values per token, the log-probability first: bp_model_info.statistics */
-    int64_t members; /* for an ensemble; 0: a plain model with one statistic, or with two: the
+    int64_t members; /* for an ensemble; 0: a plain model with one statistic, those below, or the
                         log-probability with its neighbours, then its own (BP_MODEL_ALONE) */
     bool boundaries; /* the second one is BP_MODEL_BOUNDARY */
+    bool entropy;    /* the last one is the entropy of the model's distribution */
     char **names;    /* [members] */
     double *oob;     /* [members]: perplexity of the documents out of its bag; NaN: unknown */
 } bp_token_statistics;
@@ -39,7 +40,7 @@ double bp_score_unbiased_factor(int64_t members);
 
 /** Add an ensemble's figures to those of a set: the means of its statistics over tokens, and each
  * member's sum and perplexity, with the out-of-bag perplexity if `oob`. For a model with
- * neighbours: the figures without them. Nothing for a plain model.
+ * neighbours: the figures without them; with `entropy` its mean. Nothing for another plain model.
  *
  * Shapes:     sums[count - 1], of the statistics after the log-probability.
  * Errors:     BP_ERR_FORMAT a member's name is not UTF-8. */

@@ -1,0 +1,262 @@
+/* Critical words: which one a label names, and the test of items in several conditions. Called by
+ * surprisal.c. */
+#include "critical.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "statistics/inference.h"
+#include "text/unicode/characters.h"
+#include "text/unicode/unicode.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the word that a label names ---- */
+
+/* Is it the value, with or without characters after it that are not of words? */
+static bool is_word(const scored_words *words, const scored_word *word, const char *value)
+{
+    const char *text = words->text.data + word->at;
+    size_t bytes = strlen(value);
+
+    if (bytes == 0 || word->bytes < bytes || memcmp(text, value, bytes) != 0)
+        return false;
+    for (size_t at = bytes; at < word->bytes;) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)text + at, word->bytes - at, &c);
+
+        if (length == 0 || bp_character_is_word(c))
+            return false;
+        at += length;
+    }
+    return true;
+}
+
+/* "4" or "4-6": positions from 1 on. */
+static bool read_positions(const char *value, int64_t *first, int64_t *last)
+{
+    char *after;
+
+    if (value[0] < '1' || value[0] > '9')
+        return false;
+    *first = *last = strtoll(value, &after, 10);
+    if (*after == '-' && after[1] >= '1' && after[1] <= '9')
+        *last = strtoll(after + 1, &after, 10);
+    return *after == '\0';
+}
+
+static bp_err find_text(const scored_words *words, const char *value, int64_t document,
+                        int64_t *first)
+{
+    int64_t found = 0;
+
+    for (int64_t w = 0; w < words->word_count; w++)
+        if (is_word(words, &words->words[w], value) && found++ == 0)
+            *first = w;
+    if (found == 1)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "surprisal.no_critical_word",
+                   "the critical word '%.100s' is in document %" PRId64 " %" PRId64
+                   " times: at --critical; the label names a word that is there once, or its "
+                   "position (4, or 4-6 for several words)",
+                   value, document, found);
+}
+
+bp_err critical_find(const scored_words *words, const char *value, int64_t document, int64_t *first,
+                     int64_t *end)
+{
+    int64_t last = 0;
+    bp_err err;
+
+    if (read_positions(value, first, &last)) {
+        *first -= 1;
+        *end = last;
+        if (*first < *end && *end <= words->word_count)
+            return BP_OK;
+        return BP_FAIL(BP_ERR_FORMAT, "surprisal.no_critical_word",
+                       "there is no position %.100s in document %" PRId64 ", which has %" PRId64
+                       " words: at --critical; positions are counted from 1",
+                       value, document, words->word_count);
+    }
+    err = find_text(words, value, document, first);
+    *end = *first + 1;
+    return err;
+}
+
+/* ---- the test ---- */
+
+/* Of the documents of an item in a condition. */
+typedef struct cell {
+    double sum;
+    int64_t count;
+} cell;
+
+typedef struct paired_row {
+    int64_t model, one, other; /* values of `between` */
+    int64_t items, unpaired;
+    double mean_one, mean_other, difference, t, p, p_holm;
+    bp_interval interval;
+} paired_row;
+
+/* cells[items][conditions] of a model. */
+static void fill_cells(const critical_test *test, int64_t model, cell *cells)
+{
+    int64_t conditions = test->between->value_count;
+
+    memset(cells, 0, (size_t)(test->items->value_count * conditions) * sizeof *cells);
+    for (int64_t d = 0; d < test->documents; d++) {
+        int64_t item = test->items->codes[d], condition = test->between->codes[d];
+        double value = test->values[model][d];
+
+        if (item < 0 || condition < 0 || isnan(value))
+            continue;
+        cells[item * conditions + condition].sum += value;
+        cells[item * conditions + condition].count++;
+    }
+}
+
+static double mean_of(const cell *one)
+{
+    return one->sum / (double)one->count;
+}
+
+static void compare_pair(const critical_test *test, const cell *cells, paired_row *row)
+{
+    int64_t conditions = test->between->value_count;
+    double squares = 0, deviation;
+
+    row->interval = (bp_interval){NAN, NAN};
+    row->t = row->p = NAN;
+    for (int64_t i = 0; i < test->items->value_count; i++) {
+        const cell *one = &cells[i * conditions + row->one],
+                   *other = &cells[i * conditions + row->other];
+
+        row->unpaired += (one->count > 0) != (other->count > 0);
+        if (one->count == 0 || other->count == 0)
+            continue;
+        row->items++;
+        row->mean_one += (mean_of(one) - row->mean_one) / (double)row->items;
+        row->mean_other += (mean_of(other) - row->mean_other) / (double)row->items;
+    }
+    row->difference = row->mean_one - row->mean_other;
+    if (row->items < BP_FEW_DOCUMENTS)
+        return;
+    for (int64_t i = 0; i < test->items->value_count; i++) {
+        const cell *one = &cells[i * conditions + row->one],
+                   *other = &cells[i * conditions + row->other];
+
+        if (one->count > 0 && other->count > 0)
+            squares += pow(mean_of(one) - mean_of(other) - row->difference, 2);
+    }
+    deviation = sqrt(squares / (double)(row->items - 1) / (double)row->items);
+    if (deviation > 0) {
+        double half = bp_student_quantile((double)(row->items - 1)) * deviation;
+
+        row->t = row->difference / deviation;
+        row->p = bp_student_two_sided(row->t, (double)(row->items - 1));
+        row->interval = (bp_interval){row->difference - half, row->difference + half};
+    }
+}
+
+/* Values of `between` that documents with a critical word have. */
+static int64_t list_conditions(const critical_test *test, int64_t *used)
+{
+    int64_t count = 0;
+
+    for (int64_t v = 0; v < test->between->value_count; v++) {
+        bool has = false;
+
+        for (int64_t d = 0; d < test->documents && !has; d++)
+            has = test->between->codes[d] == v && !isnan(test->values[0][d]);
+        if (has)
+            used[count++] = v;
+    }
+    return count;
+}
+
+static void print_row(const critical_test *test, const paired_row *row)
+{
+    const double figures[] = {
+        row->mean_one,      row->mean_other, row->difference, row->interval.low,
+        row->interval.high, row->t,          row->p,          row->p_holm};
+
+    put_csv(stdout, test->names[row->model], SIZE_MAX);
+    putchar(',');
+    put_csv(stdout, test->between->values[row->one], SIZE_MAX);
+    putchar(',');
+    put_csv(stdout, test->between->values[row->other], SIZE_MAX);
+    printf(",%" PRId64, row->items);
+    for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++)
+        put_csv_real(stdout, row->items > 0 ? figures[k] : NAN);
+    putchar('\n');
+}
+
+static void warn_of(const critical_test *test, const paired_row *rows, int64_t count)
+{
+    const paired_row *most = &rows[0], *least = &rows[0];
+
+    for (int64_t k = 1; k < count; k++) {
+        most = rows[k].unpaired > most->unpaired ? &rows[k] : most;
+        least = rows[k].items < least->items ? &rows[k] : least;
+    }
+    if (most->unpaired > 0)
+        BP_WARN("surprisal.unpaired_items",
+                "%" PRId64 " items have a critical word in one of '%.100s' and '%.100s' only, and "
+                "are left out there: at --items; give each item in all conditions",
+                most->unpaired, test->between->values[most->one],
+                test->between->values[most->other]);
+    if (least->items < BP_FEW_DOCUMENTS)
+        BP_WARN("surprisal.few_items",
+                "%" PRId64 " items are in both '%.100s' and '%.100s': at --items; there is no "
+                "interval and no p below %d",
+                least->items, test->between->values[least->one],
+                test->between->values[least->other], BP_FEW_DOCUMENTS);
+}
+
+bp_err critical_print(const critical_test *test)
+{
+    int64_t conditions = test->between->value_count, count = 0, used_count;
+    int64_t *used = bp_alloc("tool.words", conditions, sizeof *used);
+    cell *cells = bp_alloc("tool.words", test->items->value_count * conditions, sizeof *cells);
+    paired_row *rows;
+    double *p;
+    bp_err err = BP_OK;
+
+    used_count = list_conditions(test, used);
+    if (used_count < 2)
+        err = BP_FAIL(BP_ERR_FORMAT, "surprisal.one_condition",
+                      "%" PRId64 " value%s of label '%.100s' %s documents with a critical word: at "
+                      "--between; there is nothing to compare",
+                      used_count, used_count == 1 ? "" : "s", test->between->name,
+                      used_count == 1 ? "has" : "have");
+    rows = bp_alloc("tool.words", test->models * used_count * used_count, sizeof *rows);
+    p = bp_alloc("tool.words", test->models * used_count * used_count, sizeof *p);
+    for (int64_t m = 0; err == BP_OK && m < test->models; m++) {
+        fill_cells(test, m, cells);
+        for (int64_t a = 0; a < used_count; a++)
+            for (int64_t b = a + 1; b < used_count; b++, count++) {
+                rows[count] = (paired_row){.model = m, .one = used[a], .other = used[b]};
+                compare_pair(test, cells, &rows[count]);
+                p[count] = rows[count].p;
+            }
+    }
+    if (err == BP_OK)
+        err = bp_holm_adjust(p, count);
+    if (err == BP_OK) {
+        printf("model,a,b,items,mean_a,mean_b,difference,low,high,t,p_value,p_holm\n");
+        for (int64_t k = 0; k < count; k++) {
+            rows[k].p_holm = p[k];
+            print_row(test, &rows[k]);
+        }
+        warn_of(test, rows, count);
+    }
+    bp_free(p);
+    bp_free(rows);
+    bp_free(cells);
+    bp_free(used);
+    return err;
+}

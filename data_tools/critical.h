@@ -1,0 +1,31 @@
+/* Critical words of scored texts, and the paired test of them by items. */
+#ifndef BP_DATA_TOOLS_CRITICAL_H
+#define BP_DATA_TOOLS_CRITICAL_H
+
+#include "table/scores.h"
+#include "table/words.h"
+
+/** Words [*first, *end) of the current document that `value` names: "4" the fourth word, "4-6" the
+ * fourth to the sixth, else the word itself, with or without punctuation after it.
+ *
+ * Errors:     BP_ERR_FORMAT it has no such word, or several. */
+bp_err critical_find(const scored_words *words, const char *value, int64_t document, int64_t *first,
+                     int64_t *end);
+
+/** What a test by items compares. */
+typedef struct critical_test {
+    const score_label *between, *items;
+    const double *const *values; /* [models][documents]: NaN: not in the test */
+    const char *const *names;    /* [models] */
+    int64_t models, documents;
+} critical_test;
+
+/** Print CSV, a row for each model and pair of values of `between`: the mean over items of the
+ * difference of the item's means, with Student's t, its 95 % interval and p, and p by Holm over all
+ * rows; from BP_FEW_DOCUMENTS items on. Warns of items that lack a value and are left out.
+ *
+ * Errors:     BP_ERR_FORMAT fewer than two values of `between` have documents; BP_ERR_SYSTEM
+ *             memory. */
+bp_err critical_print(const critical_test *test);
+
+#endif

@@ -1,0 +1,129 @@
+/* What models of a table have in common, and what not: texts under two names, and settings that
+ * differ, which are said below the table. Called by table_scores.c. */
+#include "table_scores_priv.h"
+
+#include "base/buffer.h"
+#include "base/files/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+uint64_t score_group_content(const score_folder *scores, const score_group *group)
+{
+    bp_buffer sizes = {0};
+    uint64_t hash;
+    bool known = group->count > 0;
+
+    for (int64_t k = 0; k < group->count; k++) {
+        int64_t d = group->documents[k];
+        const int64_t both[2] = {scores->bytes[d], scores->words[d]};
+
+        known = known && both[0] >= 0 && both[1] >= 0;
+        bp_buffer_add(&sizes, both, sizeof both);
+    }
+    hash = known ? bp_xxh3(sizes.data, sizes.bytes) : 0;
+    bp_buffer_clear(&sizes);
+    return hash;
+}
+
+void score_table_name_by_content(score_table *table, score_cell *cell)
+{
+    const score_cell *same = NULL;
+
+    for (int64_t k = 0; k + 1 < table->cell_count; k++) {
+        const score_cell *other = &table->cells[k];
+
+        if (other->scope != SCOPE_CORPUS)
+            continue;
+        if (strcmp(other->name, cell->name) == 0)
+            return;
+        if (other->model != cell->model && other->content == cell->content && !same)
+            same = other;
+    }
+    for (int64_t k = 0; same && k + 1 < table->cell_count; k++)
+        if (table->cells[k].model == cell->model && table->cells[k].scope == SCOPE_CORPUS &&
+            strcmp(table->cells[k].name, same->name) == 0)
+            return;
+    if (same) {
+        bp_free(cell->name);
+        cell->name = bp_strdup(same->name);
+    }
+}
+
+/* What models saw of a text is part of their figures; what was scored makes them not comparable,
+ * a byte or a word too where tokens do not spell the text. */
+static void note_other_tokens(const score_table *table, bp_buffer *note)
+{
+    bp_buffer lost = {0};
+
+    for (int64_t m = 0; m < table->model_count; m++)
+        if (table->lost[m])
+            bp_buffer_printf(&lost, "%s%s (%s)", lost.bytes > 0 ? ", " : "",
+                             score_table_short_name(table, m), table->lost[m]);
+    if (lost.bytes > 0)
+        bp_buffer_printf(note,
+                         "perplexities a token do not compare, and figures a byte or a word look "
+                         "better than they are where the tokens do not spell the text: %.*s",
+                         (int)lost.bytes, lost.data);
+    else
+        bp_buffer_printf(note, "perplexities a token do not compare; bits_per_byte may");
+    bp_buffer_clear(&lost);
+}
+
+/* How much each model reads, of the settings of its scores. */
+static void note_contexts(const score_table *table, bp_buffer *note)
+{
+    bp_buffer_printf(note, "a token is predicted from at most");
+    for (int64_t m = 0; m < table->model_count; m++) {
+        const json_t *all = table->conventions[m];
+        int64_t context = json_integer_value(json_object_get(all, "context")),
+                order = json_integer_value(json_object_get(all, "order"));
+
+        bp_buffer_printf(note, m == 0 ? " " : ", ");
+        if (order > 0 && (context == 0 || order - 1 <= context))
+            bp_buffer_printf(note, "%" PRId64 " tokens (order %" PRId64 ")", order - 1, order);
+        else if (context > 0)
+            bp_buffer_printf(note, "%" PRId64 " tokens", context);
+        else
+            bp_buffer_printf(note, "all of the document");
+        bp_buffer_printf(note, " by %s", score_table_short_name(table, m));
+    }
+}
+
+void score_table_add_note(score_table *table, bool warn)
+{
+    bp_buffer note = {0};
+    bool only_windows = true;
+    const char *key;
+    json_t *value;
+
+    if (table->model_count == 0)
+        return;
+    json_object_foreach(table->conventions[0], key, value)
+    {
+        bool differs = false;
+
+        for (int64_t m = 1; m < table->model_count; m++)
+            differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
+        if (!differs)
+            continue;
+        bp_buffer_printf(&note, "%s%s",
+                         note.bytes > 0 ? ", " : "these settings differ between the scores: ",
+                         strcmp(key, "tokenizer_hash") == 0 ? "tokenizer" : key);
+        only_windows = only_windows && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0 ||
+                                        strcmp(key, "order") == 0);
+    }
+    if (note.bytes == 0)
+        return;
+    bp_buffer_printf(&note, ": ");
+    if (only_windows)
+        note_contexts(table, &note);
+    else
+        note_other_tokens(table, &note);
+    bp_buffer_add(&note, "", 1);
+    table->note = bp_buffer_take(&note);
+    if (warn)
+        BP_WARN("table.other_conventions", "%s", table->note);
+}

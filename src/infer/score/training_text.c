@@ -1,0 +1,274 @@
+/* Compares scored text with the training text, document by document and token by token. Called by
+ * setup.c. */
+#include "infer/score/training_text.h"
+
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/printable.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "run/run_compare.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FEW_TOKENS   8     /* shorter documents, such as headings, may be in both by chance */
+#define SHARED_LEAST 0.01  /* of the scored tokens, in documents that are in both */
+#define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
+#define FORM_LEAST   0.001 /* one of them, such as the line break */
+
+typedef struct known_document {
+    uint64_t hash;
+    int64_t number, tokens;
+    bool found; /* in the training text */
+} known_document;
+
+typedef struct texts {
+    known_document *documents; /* scored ones of FEW_TOKENS or more, by their hash */
+    int64_t count, capacity;
+    int64_t *scored; /* [vocab_size] */
+    bool *trained;   /* [vocab_size] */
+    int64_t vocab_size, tokens, visited;
+} texts;
+
+/* ---- documents of a corpus ---- */
+
+typedef void visit_document(texts *self, const int32_t *tokens, int64_t count);
+
+static bp_err each_document(bp_corpus *corpus, visit_document *visit, texts *self)
+{
+    int32_t *tokens = NULL;
+    int64_t capacity = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+        const int64_t *start = NULL;
+
+        err = bp_corpus_file_doc_start(file, &start);
+        for (int64_t d = 0; err == BP_OK && d < bp_corpus_file_info(file)->documents; d++) {
+            int64_t count = start[d + 1] - start[d];
+
+            tokens = bp_grow("score.training", tokens, &capacity, count, sizeof *tokens);
+            err = bp_corpus_file_read(file, start[d], count, tokens);
+            if (err == BP_OK)
+                visit(self, tokens, count);
+        }
+    }
+    bp_free(tokens);
+    return err;
+}
+
+static uint64_t hash_of(const int32_t *tokens, int64_t count)
+{
+    return bp_xxh3(tokens, (size_t)count * sizeof *tokens);
+}
+
+static void visit_scored(texts *self, const int32_t *tokens, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        self->scored[tokens[i]]++;
+    self->tokens += count;
+    if (count >= FEW_TOKENS) {
+        self->documents = bp_grow("score.training", self->documents, &self->capacity,
+                                  self->count + 1, sizeof *self->documents);
+        self->documents[self->count++] =
+            (known_document){hash_of(tokens, count), self->visited, count, false};
+    }
+    self->visited++;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const known_document *one = a, *other = b;
+
+    return (one->hash > other->hash) - (one->hash < other->hash);
+}
+
+/* The first scored document with this hash, or where it would be. */
+static int64_t find_hash(const texts *self, uint64_t hash)
+{
+    int64_t low = 0, high = self->count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (self->documents[middle].hash < hash)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void visit_trained(texts *self, const int32_t *tokens, int64_t count)
+{
+    uint64_t hash = hash_of(tokens, count);
+
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < self->vocab_size)
+            self->trained[tokens[i]] = true;
+    if (count < FEW_TOKENS)
+        return;
+    for (int64_t k = find_hash(self, hash); k < self->count && self->documents[k].hash == hash; k++)
+        self->documents[k].found = true;
+}
+
+/* ---- what is said ---- */
+
+static double percent(int64_t part, int64_t of)
+{
+    return 100 * (double)part / (double)of;
+}
+
+static void warn_of_documents(const texts *self, const char *training)
+{
+    int64_t documents = 0, tokens = 0, first = INT64_MAX;
+
+    for (int64_t k = 0; k < self->count; k++)
+        if (self->documents[k].found) {
+            documents++;
+            tokens += self->documents[k].tokens;
+            first = self->documents[k].number < first ? self->documents[k].number : first;
+        }
+    if ((double)tokens >= SHARED_LEAST * (double)self->tokens && documents > 0)
+        BP_WARN("score.training_text",
+                "%" PRId64 " of %" PRId64 " documents, %.2g %% of the tokens, are in the training "
+                "text %s too, the first is document %" PRId64 ": at score.corpus; the model may "
+                "know them by heart, see bagpipe-data overlap",
+                documents, self->visited, percent(tokens, self->tokens), training, first);
+}
+
+/* A token as it is in a text. bp_free(). */
+static char *spell(bp_corpus *corpus, int64_t token)
+{
+    bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
+    bp_tokenizer *tokenizer = NULL;
+    bp_buffer text = {0}, shown = {0};
+    char *json = NULL, *name;
+    size_t bytes = 0;
+    bp_err err = bp_corpus_file_tokenizer(file, &json, &bytes);
+
+    if (err == BP_OK && json)
+        err = bp_tokenizer_parse(&tokenizer, json, bytes, bp_corpus_file_path(file));
+    if (err == BP_OK && tokenizer)
+        err = bp_tokenizer_spell(tokenizer, token, &text);
+    bp_printable_add(&shown, text.data, text.bytes, "");
+    name = token == bp_corpus_eod(corpus) ? bp_strdup("the end of a document")
+           : memchr(text.bytes > 0 ? text.data : "", '\n', text.bytes) ? bp_strdup("the line break")
+           : err == BP_OK && text.bytes > 0 ? bp_sprintf("'%s'", shown.data)
+                                            : bp_sprintf("%" PRId64, token);
+    bp_buffer_clear(&shown);
+    bp_buffer_clear(&text);
+    bp_tokenizer_free(&tokenizer);
+    bp_free(json);
+    return name;
+}
+
+static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *training)
+{
+    int64_t unseen = 0, most = -1;
+    char *name;
+
+    for (int64_t v = 0; v < self->vocab_size; v++) {
+        if (self->trained[v] || self->scored[v] == 0)
+            continue;
+        unseen += self->scored[v];
+        most = most < 0 || self->scored[v] > self->scored[most] ? v : most;
+    }
+    if (most < 0 || ((double)unseen < UNSEEN_LEAST * (double)self->tokens &&
+                     (double)self->scored[most] < FORM_LEAST * (double)self->tokens))
+        return;
+    name = spell(corpus, most);
+    BP_WARN("score.untrained_tokens",
+            "%" PRId64 " tokens, %.2g %%, never occur in the training text %s, most often token %s "
+            "(%" PRId64 " times): at score.corpus; the model has not learned their probabilities: "
+            "make both corpora of documents of one form (bagpipe-data corpus --format)",
+            unseen, percent(unseen, self->tokens), training, name, self->scored[most]);
+    bp_free(name);
+}
+
+/* ---- the training text ---- */
+
+/* The list of files that the run trained on, if they have the content still: in *corpus, else NULL.
+ * whole: it was trained on nothing else. Owns: *list is the caller's. */
+static void open_training(bp_corpus **corpus, char **list, bool *whole, const char *run,
+                          const char *hash)
+{
+    run_pairs pairs = {0};
+    bp_err err = bp_run_pairs_read(&pairs, run);
+    const char *text = err == BP_OK ? bp_run_pairs_find(&pairs, "corpus.train") : NULL,
+               *begun = err == BP_OK ? bp_run_pairs_find(&pairs, "model.init") : NULL;
+
+    *corpus = NULL;
+    *list = bp_strdup(text ? text : "");
+    *whole = !begun || begun[0] == '\0';
+    if (*list && (*list)[0] != '\0' && bp_corpus_open(corpus, *list) == BP_OK &&
+        strcmp(bp_corpus_hash(*corpus), hash) != 0)
+        bp_corpus_close(corpus);
+    bp_run_pairs_clear(&pairs);
+}
+
+static void compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
+{
+    int64_t V = bp_corpus_vocab_size(corpus);
+    texts self = {.scored = bp_alloc("score.training", V, sizeof *self.scored),
+                  .trained = bp_alloc("score.training", V, sizeof *self.trained),
+                  .vocab_size = V};
+    bp_err err = each_document(corpus, visit_scored, &self);
+
+    if (self.count > 0)
+        qsort(self.documents, (size_t)self.count, sizeof *self.documents, by_hash);
+    if (err == BP_OK)
+        err = each_document(training, visit_trained, &self);
+    if (err == BP_OK && self.tokens > 0) {
+        warn_of_documents(&self, list);
+        if (whole)
+            warn_of_tokens(&self, corpus, list);
+    }
+    bp_free(self.documents);
+    bp_free(self.trained);
+    bp_free(self.scored);
+}
+
+/* `folder`: of a checkpoint, RUN/checkpoints/step-N. */
+static void warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
+{
+    char *run = bp_path_join(folder, "../.."), *list = NULL;
+    bp_corpus *training = NULL;
+    bool whole;
+
+    open_training(&training, &list, &whole, run, hash);
+    if (training && bp_corpus_tokens(training) <= BP_TRAINING_TEXT_TOKENS &&
+        bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
+        compare(corpus, training, list, whole);
+    bp_corpus_close(&training);
+    bp_free(list);
+    bp_free(run);
+}
+
+void bp_training_text_warn(const char *path, bp_corpus *corpus)
+{
+    bp_ensemble_list list = {0};
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    const char *hash;
+    bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
+
+    if (err == BP_OK)
+        err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
+                                          &manifest);
+    hash = json_string_value(
+        json_object_get(json_object_get(err == BP_OK ? manifest : NULL, "state"), "corpus_hash"));
+    if (hash && strcmp(hash, bp_corpus_hash(corpus)) == 0)
+        BP_WARN("score.training_text",
+                "this is the text that the model was trained on: at score.corpus; the model may "
+                "know it by heart, score text that it has not seen");
+    else if (hash)
+        warn_of_run(corpus, folder, hash);
+    json_decref(manifest);
+    bp_free(folder);
+    bp_ensemble_list_clear(&list);
+}
