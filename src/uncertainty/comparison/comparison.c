@@ -122,6 +122,16 @@ static bp_err take_method(comparison_methods *methods, const char *item)
     return take_folder(method, equal + 1, item);
 }
 
+const bp_uncertainty_method comparison_predictions = {.word = "predictions"};
+
+int64_t comparison_first_model(const comparison_methods *methods)
+{
+    for (int64_t m = 0; m < methods->count; m++)
+        if (methods->items[m].way != &comparison_predictions)
+            return m;
+    return -1;
+}
+
 bp_err comparison_methods_parse(comparison_methods *methods, const char *text)
 {
     bp_err err = BP_OK;

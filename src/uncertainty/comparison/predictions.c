@@ -23,16 +23,6 @@
 /* The statistics written for each prediction, as for an ensemble. */
 enum { COLUMNS = BP_MODEL_MEMBER };
 
-const bp_uncertainty_method comparison_predictions = {.word = "predictions"};
-
-int64_t comparison_first_model(const comparison_methods *methods)
-{
-    for (int64_t m = 0; m < methods->count; m++)
-        if (methods->items[m].way != &comparison_predictions)
-            return m;
-    return -1;
-}
-
 /* ---- before any compute ---- */
 
 bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
@@ -117,11 +107,6 @@ static bp_err read_counts(scored_rows *rows, bp_h5 *file, const char *name)
     rows->predictions = bp_alloc("comparison.predictions", shape.count, sizeof *rows->predictions);
     return err == BP_OK ? bp_h5_read(file, name, BP_H5_I64, 0, rows->predictions, shape.count)
                         : err;
-}
-
-bool comparison_row_predicts(const scored_rows *rows, int64_t k, bool classes)
-{
-    return classes || !isnan(rows->logprob[k]);
 }
 
 static bp_err read_scored(scored_rows *rows, const char *folder, bool classes)

@@ -5,6 +5,8 @@
 #include "uncertainty/comparison/job_priv.h"
 #include "uncertainty/comparison/predictions_file.h"
 
+#include <math.h>
+
 /** What a score run of a model of the study says of its documents: their predictions and labels. */
 typedef struct scored_rows {
     int64_t count;          /* rows of its table */
@@ -17,7 +19,10 @@ typedef struct scored_rows {
 } scored_rows;
 
 /** Is row k a prediction? */
-bool comparison_row_predicts(const scored_rows *rows, int64_t k, bool classes);
+static inline bool comparison_row_predicts(const scored_rows *rows, int64_t k, bool classes)
+{
+    return classes || !isnan(rows->logprob[k]);
+}
 
 /** Calibrate method m on its predictions of corpus.valid: rows [first, first + valid->total) of
  * `of`. Its sets and its temperature go to the record; *fit has the thresholds (predictions = 0:

@@ -10,7 +10,6 @@
 #include "data/corpus.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
-#include "statistics/temperature.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -167,40 +166,7 @@ static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
     return BP_OK;
 }
 
-/* ---- temperature: before the scores, which have figures at it ---- */
-
-#define BEFORE_SCORES "before_scores" /* in the record: fitted before the method was scored */
-
-bp_err comparison_job_keep_temperature(const comparison_job *self, int64_t m,
-                                       const bp_scaled_sums *sums)
-{
-    double beta[BP_TEMPERATURE_POINTS];
-    bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
-                                  .tokens = sums->tokens,
-                                  .beta = beta,
-                                  .value = sums->value,
-                                  .first = sums->first,
-                                  .second = sums->second};
-    json_t *entry = comparison_record_of(self, m), *temperature;
-    bp_temperature best;
-
-    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++)
-        beta[k] = bp_scaled_beta(k);
-    best = bp_temperature_fit(&fitted);
-    if (best.at_edge)
-        BP_WARN("comparison.temperature_at_edge",
-                "the best temperature of %s may be beyond %.3g: at corpus.valid; the method is far "
-                "from calibrated, or the text too short",
-                self->results.methods.items[m].name, best.temperature);
-    temperature = json_pack(
-        "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
-        bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
-        (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
-    (void)json_object_set_new(temperature, BEFORE_SCORES,
-                              json_boolean(!comparison_has_score_run(self, m)));
-    (void)json_object_set_new(entry, "temper", temperature);
-    return comparison_record_save(self);
-}
+/* ---- temperature ---- */
 
 static bp_err keep_noise(const comparison_job *self, int64_t m, const comparison_noise *noise)
 {
@@ -252,7 +218,7 @@ static double scoring_temperature(const comparison_job *self, int64_t m)
     if (self->mesh->coordinates && self->results.scaled) {
         const json_t *fitted = json_object_get(comparison_record_of(self, m), "temper");
 
-        if (json_is_true(json_object_get(fitted, BEFORE_SCORES)))
+        if (json_is_true(json_object_get(fitted, "before_scores")))
             found = comparison_record_real(fitted, "temperature");
         found = found > 0 ? found : 0;
     }

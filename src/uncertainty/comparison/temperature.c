@@ -1,5 +1,5 @@
-/* Fits on corpus.valid: its batches, and the sums from which steps.c takes a temperature. Called by
- * noise.c and steps.c. */
+/* Fits on corpus.valid: its batches, and a temperature from sums over them. Called by noise.c,
+ * predictions_sets.c, sets.c and steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/run_options.h"
@@ -11,6 +11,7 @@
 #include "infer/score/each.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
+#include "statistics/temperature.h"
 #include "uncertainty/uncertainty.h"
 
 typedef struct temperature_scaling {
@@ -111,4 +112,33 @@ bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh
     bp_free(work.units);
     bp_model_free(&work.lm);
     return err;
+}
+
+bp_err comparison_job_keep_temperature(const comparison_job *self, int64_t m,
+                                       const bp_scaled_sums *sums)
+{
+    double beta[BP_TEMPERATURE_POINTS];
+    bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
+                                  .tokens = sums->tokens,
+                                  .beta = beta,
+                                  .value = sums->value,
+                                  .first = sums->first,
+                                  .second = sums->second};
+    json_t *entry = comparison_record_of(self, m), *temperature;
+    bp_temperature best;
+
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++)
+        beta[k] = bp_scaled_beta(k);
+    best = bp_temperature_fit(&fitted);
+    if (best.at_edge)
+        BP_WARN("comparison.temperature_at_edge",
+                "the best temperature of %s may be beyond %.3g: at corpus.valid; the method is far "
+                "from calibrated, or the text too short",
+                self->results.methods.items[m].name, best.temperature);
+    temperature = json_pack(
+        "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
+        bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
+        (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
+    (void)json_object_set_new(entry, "temper", temperature);
+    return comparison_record_save(self);
 }
