@@ -1,6 +1,7 @@
 """Memory of a node: plans and starts that do not fit into it end with 71 and name what would, before anything is made."""
 import os
 import re
+import unittest
 
 import bagpipe_test
 from bagpipe_test import JobTest, program, run, steps
@@ -34,6 +35,7 @@ class Memory(JobTest):
         self.assertLess(abs(self.estimated("mesh.data=2", "--nodes", "2") - two / 2), 10)
         self.assertFalse(os.path.exists(self.at("planned")))
 
+    @unittest.skipIf(bagpipe_test.SANITIZED, "the sanitizer's own memory is counted too: a mesh saves a smaller share")
     def test_plan_that_does_not_fit_names_keys_that_do(self):
         wide = ("model.width=512", "model.layers=6", "model.heads=8", "train.batch=16", "mesh.micro_batch=4")
         needs = self.estimated(*wide, "--ranks", "2")
@@ -59,6 +61,7 @@ class Memory(JobTest):
         line = self.refused(self.job("pretrain", "planned", 0, "--plan", limit, *keys))
         self.assertIn("use checkpoint.async=no train.reduction=running", line)
 
+    @unittest.skipIf(bagpipe_test.SANITIZED, "the sanitizer's own memory is counted too: a mesh saves a smaller share")
     def test_plan_that_fits_no_mesh_names_nodes(self):
         wide = ("model.width=512", "model.layers=8", "--ranks", "1")
         limit = f"run.memory={int(self.estimated(*wide) * 0.35)}MiB"
