@@ -238,7 +238,7 @@ static bp_err check_map(const model_source *from, const bp_hf_shape *shape)
 
     return from->map.width == 0 || from->map.width == width
                ? BP_OK
-               : BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
+               : BP_FAIL(BP_ERR_FORMAT, "import.dense_shape",
                          "the module Dense has \"in_features\" %lld and the model's states have "
                          "%lld numbers: at %s; save the model again",
                          (long long)from->map.width, (long long)width, from->arguments->from);

@@ -106,7 +106,7 @@ static bp_err read_tensor(float **out, bp_safetensors *file, const char *name, i
     for (int k = 0; fits && k < dims; k++)
         fits = tensor->shape[k] == shape[k];
     if (!fits)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
+        return BP_FAIL(BP_ERR_FORMAT, "import.dense_shape",
                        "%s of the module Dense is missing, or has another shape than config.json "
                        "says: at %s; save the model again",
                        name, bp_safetensors_path(file));
@@ -123,7 +123,7 @@ static bp_err read_tensors(sentence_map *out, bool biased, const char *folder)
     bp_err err = BP_OK;
 
     if (!bp_path_exists(path))
-        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
+        err = BP_FAIL(BP_ERR_INPUT, "import.dense_missing",
                       "there is no model.safetensors: in %s; if it has pytorch_model.bin, in that "
                       "folder run " BP_HF_CONVERT,
                       folder);
@@ -191,7 +191,7 @@ static bp_err load_map(sentence_map *out, bp_checkpoint *checkpoint)
     out->columns = json_integer_value(json_object_get(map, "columns"));
     out->width = json_integer_value(json_object_get(json_object_get(state, "model"), "width"));
     if (out->columns < 1 || out->width < 1 || out->columns > INT32_MAX || out->width > INT32_MAX)
-        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+        return BP_FAIL(BP_ERR_FORMAT, "export.bad_map",
                        "the map of the model's vectors is [%lld][%lld]: at %s; the checkpoint was "
                        "not written by bagpipe",
                        (long long)out->columns, (long long)out->width,

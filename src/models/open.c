@@ -8,6 +8,7 @@
 #include "models/open_parts.h"
 #include "models/stack/stack.h"
 #include "models/task/task.h"
+#include "models/task/vectors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

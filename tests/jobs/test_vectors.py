@@ -190,9 +190,9 @@ class Vectors(FolderTest):
     def test_a_map_that_is_refused(self):
         for name, keys, status, *words in (("sigmoid", {"activation": "activation.Sigmoid"}, 65, "[import.other_module]", "Sigmoid"),
                                            ("renamed", {"module_output_name": "other"}, 65, "[import.other_module]", "module_output_name"),
-                                           ("pickled", {"weights": "pytorch_model.bin"}, 66, "[huggingface.no_weights]", "2_Dense"),
-                                           ("short", {"out_features": 9}, 65, "[huggingface.wrong_shape]", "linear.weight"),
-                                           ("narrow", {"in_features": 23}, 65, "[huggingface.wrong_shape]"), ("none", {"out_features": 0}, 65, "[import.other_module]")):
+                                           ("pickled", {"weights": "pytorch_model.bin"}, 66, "[import.dense_missing]", "2_Dense"),
+                                           ("short", {"out_features": 9}, 65, "[import.dense_shape]", "linear.weight"),
+                                           ("narrow", {"in_features": 23}, 65, "[import.dense_shape]"), ("none", {"out_features": 0}, 65, "[import.other_module]")):
             with self.subTest(name):
                 self.assert_error(self.dense(name, 10, **{"activation": "activation.Tanh", **keys})[1], status, *words)
                 self.assertFalse(os.path.exists(self.at(name + "-in")))

@@ -77,7 +77,7 @@ lacks "bagpipe pretrain small.ini " score.model=
 gives "bagpipe pretrain small.ini model.embedding" "model.embedding=|model.embedding_multiplier="
 has "bagpipe pretrain small.ini model.kind=llama " model.rope_theta= model.inner= run.dir=
 lacks "bagpipe pretrain small.ini model.kind=llama " model.order=
-gives "bagpipe check pretrain small.ini model.kind=t5 model.rel" "model.relative_buckets=|model.relative_distance="
+gives "bagpipe check pretrain small.ini model.kind=t5 model.rel" "model.relative_buckets=|model.relative_distance=|model.relative_layers="
 has "bagpipe pretrain small.ini model.kind=nosuch " model.order=
 gives "bagpipe pretrain small.ini model.kind=el" "electra|elmo"
 gives "bagpipe score small.ini score.mo" score.model=

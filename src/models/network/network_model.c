@@ -10,6 +10,7 @@
 #include "models/seq2seq/seq2seq.h"
 #include "models/stack/variants.h"
 #include "models/task/task.h"
+#include "models/task/vectors.h"
 
 #include "math/math.h"
 

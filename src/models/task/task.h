@@ -43,13 +43,6 @@ static inline bool bp_model_reads_source(const bp_model_shape *shape)
     return shape->family->source && !bp_task_has_head(&shape->task);
 }
 
-/** The same model without its head: bp_model_distribution returns the pooled state of a text (any
- * bp_pool but NONE), or what the map in "vectors" of the checkpoint's state makes of it. `where`:
- * the checkpoint, for messages. Errors: BP_ERR_CONFIG its family has no such state; BP_ERR_FORMAT
- * an unknown map. */
-bp_err bp_task_give_vectors(bp_model_shape *shape, const json_t *state, int64_t pool,
-                            const char *where);
-
 /** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
  * (bp_block_list.add_shared), if it keeps the words. */
 void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,

@@ -2,8 +2,8 @@
  * training. */
 #include "models/task/vectors.h"
 
+#include "models/task/examples.h"
 #include "models/task/list.h"
-#include "models/task/task.h"
 
 #include <string.h>
 
