@@ -11,7 +11,6 @@
 #include "run/stop_request.h"
 #include "train/loop/commit.h"
 #include "train/loop/digest.h"
-#include "train/loop/examples.h"
 #include "train/loop/learning.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/metrics_line.h"
