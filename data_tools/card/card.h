@@ -42,8 +42,8 @@ char *card_figure_of(const json_t *figure);
 bp_err card_model(card *self);
 /** The same for a corpus. Errors: those of bp_corpus_file_open. */
 bp_err card_corpus(card *self);
-/** Add a folder of results: of score, generate, uncertainty, explain, or a report. Errors: BP_ERR_FORMAT it
- * is not one of these, or is of another model; those of bp_json_load. */
+/** Add a folder of results: of score, generate, uncertainty, explain, or a report. Errors:
+ * BP_ERR_FORMAT it is not one of these, or is of another model; those of bp_json_load. */
 bp_err card_results(card *self, const char *folder);
 
 /** Append facts of the files of a corpus to a list of {"facts"}: documents, tokens, sources,

@@ -325,22 +325,42 @@ static bp_err add_score(card *self, const char *folder, const char *path)
 
 /* ---- texts that the model wrote ---- */
 
-/* BLEU and chrF2 against references. */
-static bp_err add_texts(card *self, const char *folder, const char *path)
+/* BLEU and chrF2 against references, of the prompts `name`. */
+static void add_quality(card *self, const json_t *summary, const char *name)
 {
     static const struct {
         const char *name, *type, *title;
     } shown[] = {{"bleu", "bleu", "BLEU"}, {"chrf2", "chrf", "chrF2"}};
+    const json_t *figures = json_object_get(summary, "figures"),
+                 *rule = json_object_get(summary, "rule");
+    char *about = bp_sprintf("Texts for %s prompts (%s%s) against their references, with 95 %% "
+                             "intervals over prompts:",
+                             grouped(integer_of(summary, "prompts")), text_of(rule, "strategy"),
+                             says(rule, "strategy", "beam") ? " search" : "");
+    json_t *table = table_new(self, about), *cells = add_row(table, name), *metrics = json_array();
+
+    for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
+        const json_t *figure = json_object_get(figures, shown[k].name);
+
+        add_title(table, shown[k].title);
+        add_cell(cells, card_figure_of(figure));
+        add_metric(metrics, shown[k].type, shown[k].title, json_object_get(figure, "value"));
+    }
+    add_plain_result(self, json_string_value(json_object_get(self->data, "pipeline")), name,
+                     metrics);
+    json_decref(metrics);
+    bp_free(about);
+}
+
+static bp_err add_texts(card *self, const char *folder, const char *path)
+{
     run_pairs pairs = {0};
-    json_t *summary = NULL, *metrics = json_array(), *table;
+    json_t *summary = NULL;
     bp_err err = bp_json_load(&summary, path, LIMIT_BYTES);
-    const json_t *figures = json_object_get(summary, "figures"), *rule;
-    const char *pipeline = json_string_value(json_object_get(self->data, "pipeline")), *prompts;
-    char *about, *name;
 
     if (err == BP_OK)
         err = check_model(self, json_object_get(summary, "model"), "generate.model", folder);
-    if (err == BP_OK && !figures)
+    if (err == BP_OK && !has(summary, "figures"))
         err = BP_FAIL(BP_ERR_FORMAT, "card.no_references",
                       "the texts were not compared with references: at %s; run generate with "
                       "generate.references, in another run.dir",
@@ -348,29 +368,11 @@ static bp_err add_texts(card *self, const char *folder, const char *path)
     if (err == BP_OK)
         err = bp_run_pairs_read(&pairs, folder);
     if (err == BP_OK) {
-        rule = json_object_get(summary, "rule");
-        prompts = bp_run_pairs_find(&pairs, "generate.prompts");
-        name = bp_strdup(prompts ? bp_path_base(prompts) : bp_path_base(folder));
-        about = bp_sprintf("Texts for %s prompts (%s%s) against their references, with 95 %% "
-                           "intervals over prompts:",
-                           grouped(integer_of(summary, "prompts")), text_of(rule, "strategy"),
-                           says(rule, "strategy", "beam") ? " search" : "");
-        table = table_new(self, about);
-        json_t *cells = add_row(table, name);
+        const char *prompts = bp_run_pairs_find(&pairs, "generate.prompts");
 
-        for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
-            const json_t *figure = json_object_get(figures, shown[k].name);
-
-            add_title(table, shown[k].title);
-            add_cell(cells, card_figure_of(figure));
-            add_metric(metrics, shown[k].type, shown[k].title, json_object_get(figure, "value"));
-        }
-        add_plain_result(self, pipeline, name, metrics);
-        bp_free(about);
-        bp_free(name);
+        add_quality(self, summary, bp_path_base(prompts ? prompts : folder));
     }
     bp_run_pairs_clear(&pairs);
-    json_decref(metrics);
     json_decref(summary);
     return err;
 }

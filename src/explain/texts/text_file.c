@@ -9,9 +9,11 @@
 #include "base/mem.h"
 #include "io/corpus/corpus_build.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ID_BYTES      1025
@@ -61,22 +63,33 @@ static bp_err check_empty(const bp_corpus *corpus, const char *path, const bp_co
 
 /* ---- pairs: what generate wrote for its prompts ---- */
 
-/* A line of each side for each line of outputs.jsonl. */
-typedef struct pair_sides {
+enum { SOURCES, TARGETS, LEFT_OUT, PAIR_FILES };
+
+/* A line of each side for each line of outputs.jsonl, so that a document is named by its line; and
+ * the names of those without a text. */
+typedef struct pair_files {
     const char *path;
-    bp_buffer side[2];
+    bp_buffer text[PAIR_FILES];
     int64_t pairs, left_out;
-} pair_sides;
+} pair_files;
+
+static void leave_out(pair_files *to, int64_t number)
+{
+    bp_buffer_printf(&to->text[SOURCES], "-\n");
+    bp_buffer_printf(&to->text[TARGETS], "-\n");
+    bp_buffer_printf(&to->text[LEFT_OUT], "%s:%" PRId64 "\n", bp_path_base(to->path), number);
+    to->left_out++;
+}
 
 static bp_err take_pair(void *context, const json_t *line, int64_t number)
 {
     static const char *const KEYS[] = {"prompt", "text"};
-    pair_sides *to = context;
+    pair_files *to = context;
     const json_t *text = json_object_get(line, "text");
     bool is_empty = json_is_string(text) && json_string_length(text) == 0;
 
     if (is_empty || json_is_string(json_object_get(line, "error"))) { /* too long a prompt */
-        to->left_out++;
+        leave_out(to, number);
         return BP_OK;
     }
     for (int s = 0; s < 2; s++) {
@@ -90,35 +103,37 @@ static bp_err take_pair(void *context, const json_t *line, int64_t number)
         for (size_t k = 0; k < json_string_length(value); k++) {
             const char *at = json_string_value(value) + k;
 
-            bp_buffer_add(&to->side[s], *at == '\n' || *at == '\r' || *at == '\0' ? " " : at, 1);
+            bp_buffer_add(&to->text[s], *at == '\n' || *at == '\r' || *at == '\0' ? " " : at, 1);
         }
-        bp_buffer_add(&to->side[s], "\n", 1);
+        bp_buffer_add(&to->text[s], "\n", 1);
     }
     to->pairs++;
     return BP_OK;
 }
 
-/* Two files, of a source and of a target a line. */
-static bp_err write_sides(char *const *paths, const char *outputs)
+static bp_err write_pairs(char *const *paths, int64_t *left_out, const char *outputs)
 {
-    pair_sides sides = {.path = outputs};
+    pair_files files = {.path = outputs};
     char *text = NULL;
     size_t bytes = 0;
     bp_err err = bp_file_read(outputs, OUTPUTS_BYTES, &text, &bytes);
 
     if (err == BP_OK)
-        err = bp_json_lines(text, bytes, outputs, take_pair, &sides);
-    if (err == BP_OK && sides.pairs == 0)
+        err = bp_json_lines(text, bytes, outputs, take_pair, &files);
+    if (err == BP_OK && files.pairs == 0)
         err = fail_no_text(outputs);
-    for (int s = 0; s < 2 && err == BP_OK; s++)
-        err = bp_file_write(paths[s], sides.side[s].data, sides.side[s].bytes);
-    if (err == BP_OK && sides.left_out > 0)
+    if (err == BP_OK && files.left_out > 0)
         BP_WARN("explain.left_out",
                 "%" PRId64 " lines have no text, as the source was too long or the text empty, and "
                 "are not explained: at explain.texts = %s",
-                sides.left_out, outputs);
-    bp_buffer_clear(&sides.side[0]);
-    bp_buffer_clear(&sides.side[1]);
+                files.left_out, outputs);
+    for (int k = 0; k < PAIR_FILES; k++) {
+        if (err == BP_OK)
+            err = bp_file_write(paths[k], files.text[k].data ? files.text[k].data : "",
+                                files.text[k].bytes);
+        bp_buffer_clear(&files.text[k]);
+    }
+    *left_out = files.left_out;
     bp_free(text);
     return err;
 }
@@ -139,24 +154,34 @@ static bp_err build_texts(bp_corpus_built *built, const explain_wish *wish, cons
     return bp_corpus_build_file(MPI_COMM_SELF, &build, built);
 }
 
+/* The file of sources has the name of outputs.jsonl, by which documents are named. */
 static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, const char *path)
 {
-    char *sides[] = {bp_sprintf("%s.sources", path), bp_sprintf("%s.targets", path)};
-    const bp_corpus_build build = {.paths = (const char *const *)sides,
+    char *folder = bp_sprintf("%s.pairs", path);
+    char *files[PAIR_FILES] = {bp_sprintf("%s/%s", folder, bp_path_base(wish->texts)),
+                               bp_sprintf("%s/bagpipe.targets", folder),
+                               bp_sprintf("%s/bagpipe.left_out", folder)};
+    int64_t left_out = 0;
+    bp_err err = mkdir(folder, 0700) == 0 || errno == EEXIST
+                     ? write_pairs(files, &left_out, wish->texts)
+                     : bp_fail_create("can't make", folder);
+    const bp_corpus_build build = {.paths = (const char *const *)files,
                                    .path_count = 2,
                                    .format = BP_TEXT_PAIRS,
                                    .format_name = "pairs",
                                    .tokenizer = wish->tokenizer,
+                                   .list = left_out > 0 ? files[LEFT_OUT] : NULL,
                                    .tool = "bagpipe explain",
                                    .out = path};
-    bp_err err = write_sides(sides, wish->texts);
 
     if (err == BP_OK)
         err = bp_corpus_build_file(MPI_COMM_SELF, &build, built);
-    for (int s = 0; s < 2; s++) {
-        (void)unlink(sides[s]);
-        bp_free(sides[s]);
+    for (int k = 0; k < PAIR_FILES; k++) {
+        (void)unlink(files[k]);
+        bp_free(files[k]);
     }
+    (void)rmdir(folder);
+    bp_free(folder);
     return err;
 }
 

@@ -11,7 +11,7 @@
 typedef enum bp_history_column {
     BP_HISTORY_STEP,
     BP_HISTORY_TOKENS, /* without padding, where the line tells (bp_curve.padded) */
-    BP_HISTORY_HOURS, /* of training, without validation and checkpoints */
+    BP_HISTORY_HOURS,  /* of training, without validation and checkpoints */
     BP_HISTORY_LOSS,
     BP_HISTORY_VALID_LOSS,
     BP_HISTORY_RATE,

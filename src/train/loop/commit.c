@@ -14,7 +14,6 @@
 #include "base/process/heartbeat.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
-#include "train/loop/examples.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/report.h"
 #include "train/loop/start/corpora.h"

@@ -15,11 +15,6 @@ static inline int64_t trainer_stride(const trainer *self)
 {
     return self->examples.maker.window - 1;
 }
-/** Are examples texts of any length, which padding makes as long as the context? Local. */
-static inline bool trainer_pads(const trainer *self)
-{
-    return self->examples.maker.feed != BP_FEED_WINDOWS;
-}
 /** What examples are made of, for people: "windows". Local. */
 const char *trainer_examples_name(const trainer *self);
 

@@ -11,7 +11,6 @@
 #include "run/stop_request.h"
 #include "train/loop/commit.h"
 #include "train/loop/digest.h"
-#include "train/loop/examples.h"
 #include "train/loop/learning.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/metrics_line.h"
@@ -81,6 +80,11 @@ static bp_err end_written(trainer *self, int64_t status)
     return err;
 }
 
+static bool stops(int64_t status)
+{
+    return status == STOP_ASKED || status == STOP_AT_ONCE;
+}
+
 /* Broadcasts examples to all ranks of the lead's copy of the model. */
 static void share_examples(trainer *self, const void *examples, bp_batch *batch)
 {
@@ -106,7 +110,7 @@ static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
 
     if (err == BP_OK)
         err = end_written(self, *status);
-    if (err == BP_OK)
+    if (err == BP_OK && !stops(*status)) /* else they belong to the next start, which counts them */
         share_examples(self, examples, batch);
     return err;
 }
@@ -302,7 +306,7 @@ static bp_err run_steps(trainer *self, bool *at_once)
         if (err != BP_OK)
             return err;
         *at_once = status == STOP_AT_ONCE;
-        if (status == STOP_ASKED || *at_once)
+        if (stops(status))
             return stop(self, *at_once);
         err = run_step(self, &batch);
         bp_fault_point("step.end");

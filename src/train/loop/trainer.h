@@ -89,8 +89,8 @@ typedef struct progress {
     int64_t places[2]; /* with corpus.bucket, positions of all ranks' batches since the last metrics
                           line, as of the last checkpoint: computed (-1: not known), and those of
                           examples */
-    int64_t filled;    /* of examples with padding: tokens of all ranks' batches since step 1 without
-                          it, as of the last metrics line or checkpoint; -1: not known */
+    int64_t filled; /* of examples with padding: tokens of all ranks' batches since step 1 without
+                       it, as of the last metrics line or checkpoint; -1: not known */
     int64_t committed; /* the newest checkpoint's step; not kept */
 } progress;
 
@@ -161,6 +161,12 @@ typedef struct trainer {
     training_commits commits;
     training_reports reports;
 } trainer;
+
+/** Are examples texts of any length, which padding makes as long as the context? Local. */
+static inline bool trainer_pads(const trainer *self)
+{
+    return self->examples.maker.feed != BP_FEED_WINDOWS;
+}
 
 /** Is the model counted rather than trained by gradients? Local. */
 static inline bool trainer_counts(const trainer *self)

@@ -16,10 +16,10 @@ typedef struct bp_least_sure {
 
 /** The name of the place of the page that has the text of line `number`. New reference. */
 json_t *bp_least_sure_anchor(int64_t number);
-/** Take the text of line `number` (from 0) of outputs.jsonl (docs/formats.md), with `prompt` cut at a length for a
- * table, if it is among them. by_members: the value is its mutual information per token, else its
- * perplexity; a text without that value is left out, and so is one that its prompt has twice. Of
- * equal values the earlier one comes first. */
+/** Take the text of line `number` (from 0) of outputs.jsonl (docs/formats.md), with `prompt` cut at
+ * a length for a table, if it is among them. by_members: the value is its mutual information per
+ * token, else its perplexity; a text without that value is left out, and so is one that its prompt
+ * has twice. Of equal values the earlier one comes first. */
 void bp_least_sure_note(bp_least_sure *list, const json_t *line, int64_t number, bool by_members);
 void bp_least_sure_clear(bp_least_sure *list);
 

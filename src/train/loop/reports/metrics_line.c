@@ -4,7 +4,6 @@
 
 #include "base/process/clock.h"
 #include "mesh/collective.h"
-#include "train/loop/examples.h"
 #include "train/loop/reports/report.h"
 
 #include <math.h>
