@@ -315,7 +315,13 @@ static bp_err compute_method(comparison_job *self, int64_t m)
         bp_log("%s: done in %s", method->name, duration);
         log_done(self);
     }
-    if (err != BP_OK)
+    if (err == BP_ERR_CONFIG && strncmp(bp_err_id(bp_err_message()), "run.other_keys]", 15) == 0)
+        err = bp_err_prefix(err,
+                            "method %s was scored in this folder before, with another checkpoint "
+                            "or other settings; give it another name in uncertainty.models, or use "
+                            "another run.dir",
+                            method->name);
+    else if (err != BP_OK)
         err = bp_err_prefix(err, "method %s", method->name);
     bp_config_free(&config);
     return err;

@@ -120,7 +120,8 @@ static const comparison_definition DEFINITIONS[] = {
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
-     "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
+     "_low and _high: 95 % percentile bootstrap over documents, with uncertainty.cluster over the "
+     "clusters of documents that share its label's value; all methods see the same resamples "
      "(paired), so a difference has an interval of its own, often narrower than those of its "
      "sides. That of AUPR is made of its resamples' deviation on the scale of logits, and FPR95 "
      "has one from 50 documents of each kind up. That of squared_calibration_error is corrected "
@@ -178,7 +179,8 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
-     "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
+     "_low and _high: 95 % percentile bootstrap over documents, with uncertainty.cluster over the "
+     "clusters of documents that share its label's value; all methods see the same resamples "
      "(paired), so a difference has an interval of its own. That of AUPR is made of its resamples' "
      "deviation on the scale of logits, and FPR95 has one from 50 documents of each kind up. "
      "calibration_error has none"},
