@@ -165,9 +165,7 @@ static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
     return BP_OK;
 }
 
-/* ---- temperature: before the scores, which have figures at it ---- */
-
-#define BEFORE_SCORES "before_scores" /* in the record: fitted before the method was scored */
+/* ---- temperature ---- */
 
 static bp_err keep_temperature(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
 {
@@ -193,8 +191,6 @@ static bp_err keep_temperature(const comparison_job *self, int64_t m, const bp_s
         "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
         bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
         (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
-    (void)json_object_set_new(temperature, BEFORE_SCORES,
-                              json_boolean(!comparison_has_score_run(self, m)));
     (void)json_object_set_new(entry, "temper", temperature);
     return comparison_record_save(self);
 }
@@ -240,6 +236,18 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
+#define TEMPERS_SCORES "tempers_scores" /* in the record: fitted before the method was scored */
+
+/* The temperature is fitted before the scores, which have statistics at it. */
+static bp_err fit_temperature(comparison_job *self, int64_t m, bp_config *config,
+                              const bp_ensemble_spec *spec)
+{
+    if (self->mesh->coordinates) /* saved with the temperature */
+        (void)json_object_set_new(comparison_record_of(self, m), TEMPERS_SCORES,
+                                  json_boolean(!comparison_has_score_run(self, m)));
+    return temperature(self, m, config, spec);
+}
+
 /* At which the scores have statistics too. 0: there is none, or the method was scored without it
  * (by an older program, or before there was a corpus.valid). Collective over world. */
 static double scoring_temperature(const comparison_job *self, int64_t m)
@@ -247,10 +255,10 @@ static double scoring_temperature(const comparison_job *self, int64_t m)
     double found = 0;
 
     if (self->mesh->coordinates && self->results.scaled) {
-        const json_t *fitted = json_object_get(comparison_record_of(self, m), "temper");
+        const json_t *entry = comparison_record_of(self, m);
 
-        if (json_is_true(json_object_get(fitted, BEFORE_SCORES)))
-            found = comparison_record_real(fitted, "temperature");
+        if (json_is_true(json_object_get(entry, TEMPERS_SCORES)))
+            found = comparison_record_real(json_object_get(entry, "temper"), "temperature");
         found = found > 0 ? found : 0;
     }
     bp_bcast_bytes(&found, sizeof found, 0, self->world);
@@ -304,7 +312,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     if (err == BP_OK)
         err = find_sets(self, m, config, &spec, &sets);
     if (err == BP_OK && self->results.scaled && !has_temperature(self, m))
-        err = temperature(self, m, config, &spec);
+        err = fit_temperature(self, m, config, &spec);
     spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
     if (err == BP_OK)
         spec.temperature = scoring_temperature(self, m);
