@@ -280,6 +280,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertNotEqual(os.readlink(best), self.newest(tuned))
         step = int(re.sub(r"\D", "", os.readlink(best)))
         costs = {name: got["train_seconds"] for name, got in self.studied("costs", f"newest={tuned}, best={best}, both={both}")["methods"].items()}
+        self.assert_error(self.study("costs", f"newest={best}, best={best}, both={both}"), 78, "[run.other_keys]", "another name in uncertainty.models")
         whole = sum(line["seconds"] for line in bagpipe_test.metrics(tuned))
         for name, seconds in (("newest", whole), ("best", whole), ("both", 2 * whole)):  # the best one is known by what comes after it
             self.assertAlmostEqual(costs[name], seconds, 9, name)
@@ -334,7 +335,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertGreater(covered.mean(), 0.5)
         page = pathlib.Path(self.at("sources"), "uncertainty", "index.html").read_text(encoding="utf-8")
         self.assertIn("14 clusters", page)
-        self.assert_error(self.study("no-sources", f"one={tuned}", *keys, "uncertainty.cluster=book"), 65, "[label.unknown]", "topic source")
+        self.assert_error(self.study("no-sources", f"one={tuned}", *keys, "uncertainty.cluster=book"), 65, "[label.unknown]", "it has source topic")
 
     def newest(self, run_dir):
         return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]
