@@ -236,33 +236,28 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
-#define TEMPERS_SCORES "tempers_scores" /* in the record: fitted before the method was scored */
+#define TEMPERS_SCORES "tempers_scores" /* in the record: the score run has statistics at it */
 
-/* The temperature is fitted before the scores, which have statistics at it. */
-static bp_err fit_temperature(comparison_job *self, int64_t m, bp_config *config,
-                              const bp_ensemble_spec *spec)
+/* The temperature at which the method is scored too. 0: there is none, or the method was scored
+ * without it by an older program. Collective over world. */
+static bp_err choose_temperature(const comparison_job *self, int64_t m, double *out)
 {
-    if (self->mesh->coordinates) /* saved with the temperature */
-        (void)json_object_set_new(comparison_record_of(self, m), TEMPERS_SCORES,
-                                  json_boolean(!comparison_has_score_run(self, m)));
-    return temperature(self, m, config, spec);
-}
+    bp_err err = BP_OK;
 
-/* At which the scores have statistics too. 0: there is none, or the method was scored without it
- * (by an older program, or before there was a corpus.valid). Collective over world. */
-static double scoring_temperature(const comparison_job *self, int64_t m)
-{
-    double found = 0;
-
+    *out = 0;
     if (self->mesh->coordinates && self->results.scaled) {
-        const json_t *entry = comparison_record_of(self, m);
+        json_t *entry = comparison_record_of(self, m);
 
+        if (!comparison_has_score_run(self, m)) {
+            (void)json_object_set_new(entry, TEMPERS_SCORES, json_true());
+            err = comparison_record_save(self);
+        }
         if (json_is_true(json_object_get(entry, TEMPERS_SCORES)))
-            found = comparison_record_real(json_object_get(entry, "temper"), "temperature");
-        found = found > 0 ? found : 0;
+            *out = comparison_record_real(json_object_get(entry, "temper"), "temperature");
+        *out = *out > 0 ? *out : 0; /* of values: none */
     }
-    bp_bcast_bytes(&found, sizeof found, 0, self->world);
-    return found;
+    bp_bcast_bytes(out, sizeof(*out), 0, self->world);
+    return bp_agree(self->world, err);
 }
 
 static bool is_fitted(const comparison_job *self, int64_t m)
@@ -312,10 +307,10 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     if (err == BP_OK)
         err = find_sets(self, m, config, &spec, &sets);
     if (err == BP_OK && self->results.scaled && !has_temperature(self, m))
-        err = fit_temperature(self, m, config, &spec);
+        err = temperature(self, m, config, &spec);
     spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
     if (err == BP_OK)
-        spec.temperature = scoring_temperature(self, m);
+        err = choose_temperature(self, m, &spec.temperature);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
