@@ -186,9 +186,9 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"figure", FILE_TOOL_FIGURE, "NAME", 0,
      "of text, markdown, latex and a plot of score runs: perplexity (default), bits_per_byte or "
-     "word_perplexity; of studies: auroc, aupr or fpr95 by shift and score, or one of nll, "
-     "accuracy, "
-     "brier, ece... (default: all but those of shifts)",
+     "word_perplexity; of studies some with commas: auroc, aupr or fpr95 by shift and score, sets "
+     "(coverage and size of conformal sets), nll, accuracy, brier, ece, temperature... (default: "
+     "all with intervals but those of shifts and sets)",
      0},
     {"clean", FILE_TOOL_CLEAN, "OVERLAP.h5", 0,
      "of score runs: only clean documents (bagpipe-data overlap --out)", 0},
@@ -289,6 +289,7 @@ const bp_tool bp_tool_table = {
                      "  bagpipe-data table runs/scored-* --clean overlap.h5 --out clean.tex\n"
                      "  bagpipe-data table runs/scored-* --out models.svg\n"
                      "  bagpipe-data table runs/study --figure auroc --out detection.tex\n"
+                     "  bagpipe-data table runs/study --figure nll,ece,temperature,sets\n"
                      "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
          .statuses = STATUSES},
     .run = run};

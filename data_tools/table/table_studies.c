@@ -15,9 +15,10 @@
 
 #define SUMMARY_LIMIT ((int64_t)1 << 30)
 
-/* A column: a figure of a method, or one of a shift by a score. */
+/* A column: a figure of a method, one of a shift by a score, or one of its conformal sets. */
 typedef struct study_head {
     const char *figure, *shift, *score; /* borrowed; the last two NULL in the domain */
+    const char *sets;                   /* the kind of sets; NULL: no figure of sets */
 } study_head;
 
 typedef struct study_row {
@@ -33,6 +34,7 @@ typedef struct studies {
     int64_t row_count;
     study_head *heads;
     int64_t head_count;
+    bool found; /* a column for what was asked for */
     bool of_tokens;
 } studies;
 
@@ -100,9 +102,10 @@ static bool same(const char *a, const char *b)
 
 static void add_head(studies *all, study_head head)
 {
+    all->found = true;
     for (int64_t k = 0; k < all->head_count; k++)
         if (same(all->heads[k].figure, head.figure) && same(all->heads[k].shift, head.shift) &&
-            same(all->heads[k].score, head.score))
+            same(all->heads[k].score, head.score) && same(all->heads[k].sets, head.sets))
             return;
     all->heads = bp_realloc("tool.studies", all->heads, all->head_count + 1, sizeof *all->heads);
     all->heads[all->head_count++] = head;
@@ -122,7 +125,8 @@ static bool is_figure(const json_t *method, const char *key)
 static bool is_shown(const studies *all, const char *key)
 {
     return strcmp(key, "ece_adaptive") != 0 && strcmp(key, "squared_calibration_error") != 0 &&
-           strcmp(key, "mse") != 0 && (strcmp(key, "perplexity") != 0 || all->of_tokens);
+           strcmp(key, "squared_calibration_error_tempered") != 0 && strcmp(key, "mse") != 0 &&
+           (strcmp(key, "perplexity") != 0 || all->of_tokens);
 }
 
 static void add_detections(studies *all, const json_t *method, const char *figure)
@@ -133,34 +137,118 @@ static void add_detections(studies *all, const json_t *method, const char *figur
     json_object_foreach(json_object_get(method, "ood"), shift, figures)
     {
         json_object_foreach(json_object_get(figures, figure), score, value)
-            add_head(all, (study_head){figure, shift, score});
+            add_head(all, (study_head){.figure = figure, .shift = shift, .score = score});
     }
 }
 
-static bp_err find_heads(studies *all, const char *asked)
+/* Names that stand for several columns. */
+static const char *const DETECTIONS[] = {"auroc", "aupr", "fpr95"},
+                         *const SETS[] = {"coverage", "size"},
+                         *const KINDS[] = {"lac", "aps", "raps"};
+#define ALL_SETS "sets"
+
+/* The one of the names that is meant; NULL: none. */
+static const char *find_name(const char *const *names, size_t count, const char *name)
 {
-    bool detection = asked && (strcmp(asked, "auroc") == 0 || strcmp(asked, "aupr") == 0 ||
-                               strcmp(asked, "fpr95") == 0);
+    for (size_t k = 0; k < count; k++)
+        if (strcmp(names[k], name) == 0)
+            return names[k];
+    return NULL;
+}
+
+/* In the domain; `figure` NULL: coverage and size. */
+static void add_sets(studies *all, const json_t *method, const char *figure)
+{
+    const json_t *domain = json_object_get(json_object_get(method, "sets"), "in_domain");
+
+    for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
+        for (size_t f = 0; f < sizeof SETS / sizeof SETS[0]; f++)
+            if (json_object_get(domain, KINDS[k]) && (!figure || strcmp(figure, SETS[f]) == 0))
+                add_head(all, (study_head){.figure = SETS[f], .sets = KINDS[k]});
+}
+
+/* Is it a number, or none of this method, that can be asked for? Figures with intervals are shown
+ * without. */
+static bool is_number(const json_t *value)
+{
+    return json_is_number(value) || json_is_null(value);
+}
+
+/* asked NULL: all figures with intervals. */
+static void add_figures(studies *all, const json_t *method, const char *asked)
+{
     const char *key;
     json_t *value;
 
+    json_object_foreach((json_t *)(uintptr_t)method, key, value)
+    {
+        if (asked ? strcmp(key, asked) == 0 && is_number(value)
+                  : is_figure(method, key) && is_shown(all, key))
+            add_head(all, (study_head){.figure = key});
+    }
+}
+
+/* The names that can be asked for. */
+static bp_err refuse_figure(const studies *all, const char *asked)
+{
+    const json_t *method = all->rows[0].method;
+    bp_buffer names = {0};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)method, key, value)
+    {
+        size_t bytes = strlen(key);
+        bool end = (bytes > 4 && strcmp(key + bytes - 4, "_low") == 0) ||
+                   (bytes > 5 && strcmp(key + bytes - 5, "_high") == 0);
+
+        if (is_number(value) && !end)
+            bp_buffer_printf(&names, "%s, ", key);
+    }
+    bp_err err = BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
+                         "no method has the figure '%.100s': at the command line; give some of "
+                         "%sauroc, aupr, fpr95 (where text is shifted), sets, coverage and size "
+                         "(of conformal sets)",
+                         asked, names.bytes > 0 ? names.data : "");
+    bp_buffer_clear(&names);
+    return err;
+}
+
+static bp_err add_asked(studies *all, const char *asked)
+{
+    const char *detection = find_name(DETECTIONS, sizeof DETECTIONS / sizeof DETECTIONS[0], asked),
+               *sets = find_name(SETS, sizeof SETS / sizeof SETS[0], asked);
+
+    all->found = false;
     for (int64_t r = 0; r < all->row_count; r++) {
         const json_t *method = all->rows[r].method;
 
         if (detection)
-            add_detections(all, method, asked);
+            add_detections(all, method, detection);
+        else if (sets || strcmp(asked, ALL_SETS) == 0)
+            add_sets(all, method, sets);
         else
-            json_object_foreach((json_t *)(uintptr_t)method, key,
-                                value) if (is_figure(method, key) &&
-                                           (asked ? strcmp(key, asked) == 0 : is_shown(all, key)))
-                add_head(all, (study_head){key, NULL, NULL});
+            add_figures(all, method, asked);
     }
-    if (all->head_count > 0)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
-                   "no method has the figure '%.100s': at the command line; give auroc, aupr or "
-                   "fpr95 (where text is shifted), nll, accuracy or another of summary.json",
-                   asked ? asked : "nll");
+    return all->found ? BP_OK : refuse_figure(all, asked);
+}
+
+/* asked: a list with commas, or NULL. */
+static bp_err find_heads(studies *all, const char *asked)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t r = 0; r < all->row_count && !asked; r++)
+        add_figures(all, all->rows[r].method, NULL);
+    while (asked && err == BP_OK) {
+        size_t bytes = strcspn(asked, ",");
+        char *one = bp_sprintf("%.*s", (int)bytes, asked);
+
+        err = add_asked(all, one);
+        bp_free(one);
+        asked = asked[bytes] == ',' ? asked + bytes + 1 : NULL;
+    }
+    return err;
 }
 
 static double real_at(const json_t *object, const char *figure, const char *end, const char *score)
@@ -176,9 +264,11 @@ static double real_at(const json_t *object, const char *figure, const char *end,
 
 static score_figure figure_of(const study_row *row, const study_head *head)
 {
-    const json_t *from = head->shift
+    const json_t *sets = json_object_get(json_object_get(row->method, "sets"), "in_domain"),
+                 *from = head->shift
                              ? json_object_get(json_object_get(row->method, "ood"), head->shift)
-                             : row->method;
+                         : head->sets ? json_object_get(sets, head->sets)
+                                      : row->method;
 
     return (score_figure){real_at(from, head->figure, "", head->score),
                           {real_at(from, head->figure, "_low", head->score),
@@ -190,7 +280,8 @@ static score_figure figure_of(const study_row *row, const study_head *head)
 static void put_head(FILE *out, const study_head *head, const char *end)
 {
     char *text = head->shift ? bp_sprintf("%s.%s.%s%s", head->figure, head->shift, head->score, end)
-                             : bp_sprintf("%s%s", head->figure, end);
+                 : head->sets ? bp_sprintf("%s.%s%s", head->figure, head->sets, end)
+                              : bp_sprintf("%s%s", head->figure, end);
 
     putc(',', out);
     put_csv(out, text, SIZE_MAX);
@@ -252,7 +343,8 @@ static void put_form(FILE *out, const studies *all, const form *f)
 
         texts[1 + h] = head->shift
                            ? table_spell(f, "%s, %s by %s", head->figure, head->shift, head->score)
-                           : table_spell(f, "%s", head->figure);
+                       : head->sets ? table_spell(f, "%s, %s", head->figure, head->sets)
+                                    : table_spell(f, "%s", head->figure);
     }
     for (int64_t r = 0; r < all->row_count; r++) {
         const study_row *row = &all->rows[r];

@@ -157,23 +157,28 @@ void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key)
 typedef struct counts_place {
     int32_t *counts;        /* [documents of all groups] */
     const int32_t **groups; /* [groups] into counts */
+    int32_t *drawn;         /* [largest number of clusters] */
 } counts_place;
 
 static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *spec)
 {
     counts_place *places = bp_try_alloc("statistics.counts", threads, sizeof *places);
-    int64_t documents = 0;
+    int64_t documents = 0, clusters = 0;
     bool ok = places != NULL;
 
     *out = places;
-    for (int64_t g = 0; g < spec->groups; g++)
+    for (int64_t g = 0; g < spec->groups; g++) {
         documents += spec->documents[g];
+        if (spec->clusters && spec->cluster_count[g] > clusters)
+            clusters = spec->cluster_count[g];
+    }
     for (int t = 0; t < threads && ok; t++) {
         int64_t start = 0;
 
         places[t].counts = bp_try_alloc("statistics.counts", documents, sizeof(int32_t));
         places[t].groups = bp_try_alloc("statistics.counts", spec->groups, sizeof(int32_t *));
-        ok = places[t].counts && places[t].groups;
+        places[t].drawn = bp_try_alloc("statistics.counts", clusters, sizeof(int32_t));
+        ok = places[t].counts && places[t].groups && places[t].drawn;
         for (int64_t g = 0; g < spec->groups && ok; g++) {
             places[t].groups[g] = places[t].counts + start;
             start += spec->documents[g];
@@ -185,6 +190,7 @@ static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *sp
 static void places_free(counts_place *places, int threads)
 {
     for (int t = 0; t < threads && places; t++) {
+        bp_free(places[t].drawn);
         bp_free(places[t].groups);
         bp_free(places[t].counts);
     }
@@ -197,13 +203,20 @@ static void draw_resample(const counts_place *place, const bp_bootstrap *spec, i
 
     for (int64_t g = 0; g < spec->groups; g++) {
         bp_rng_key key = bp_resample_key(spec->seed, r, g);
+        int32_t *counts = place->counts + start;
 
-        bp_resample_counts(place->counts + start, spec->documents[g], &key);
+        if (spec->clusters) {
+            bp_resample_counts(place->drawn, spec->cluster_count[g], &key);
+            for (int64_t d = 0; d < spec->documents[g]; d++)
+                counts[d] = place->drawn[spec->clusters[g][d]];
+        } else {
+            bp_resample_counts(counts, spec->documents[g], &key);
+        }
         start += spec->documents[g];
     }
 }
 
-/* ---- values that depend on one document ---- */
+/* ---- values that depend on one document, or on one cluster ---- */
 
 /* Is document d of all sets drawn exactly in the resamples in which the value is defined? Then the
  * value depends on no other document. lone[d]: not yet refuted. */
@@ -248,16 +261,18 @@ static bool rests_on_one(const double *values, const bp_bootstrap *spec, const c
 
 static bp_err forget_lone(double *values, const bp_bootstrap *spec, const counts_place *place)
 {
-    int64_t documents = 0;
+    int64_t documents = 0, draws = 0;
     bool *lone;
 
-    for (int64_t g = 0; g < spec->groups; g++)
+    for (int64_t g = 0; g < spec->groups; g++) {
         documents += spec->documents[g];
+        draws += spec->clusters ? spec->cluster_count[g] : spec->documents[g];
+    }
     lone = bp_try_alloc("statistics.counts", documents, sizeof *lone);
     if (!lone)
         return bp_fail_memory("resamples of documents", documents, sizeof *lone);
     for (int64_t c = 0; c < spec->width; c++)
-        if (documents < 2 ||
+        if (draws < 2 ||
             (has_gap(values + c, spec) && rests_on_one(values + c, spec, place, lone, documents)))
             forget(values + c, spec);
     bp_free(lone);

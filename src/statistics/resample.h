@@ -42,7 +42,11 @@ typedef struct bp_bootstrap {
     int64_t resamples;        /* BP_RESAMPLES */
     int64_t groups;           /* set g is drawn with stream g */
     const int64_t *documents; /* [groups]; 0 is allowed */
-    int64_t width;            /* values of a resample */
+    /* Documents of set g with one number in clusters[g] are drawn together: as many draws as there
+       are clusters, numbered from 0. NULL: each document is drawn alone. */
+    const int64_t *const *clusters; /* [groups][documents] */
+    const int64_t *cluster_count;   /* [groups] */
+    int64_t width;                  /* values of a resample */
 } bp_bootstrap;
 
 /** values[resamples][width]: the statistic of every resample. Equal whatever the number of threads.
@@ -50,7 +54,9 @@ typedef struct bp_bootstrap {
  * defined exactly in the resamples with that document.
  *
  * Errors:     BP_ERR_SYSTEM memory.
- * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 6.2.
+ * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 6.2; of
+ *             clusters Davison and Hinkley, Bootstrap Methods and their Application (1997), section
+ *             3.8, the first strategy.
  */
 bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic statistic,
                         const void *data);
@@ -79,7 +85,8 @@ void bp_resample_sums_clear(bp_resample_sums *self);
 
 /** A statistic of the sums of columns over a resample: values[width]; NaN if undefined. */
 typedef void (*bp_sums_statistic)(double *values, const double *sums, const void *data);
-/** bp_bootstrap_run of a statistic of sums over one group's documents: columns[count][documents].
+/** bp_bootstrap_run, without clusters, of a statistic of sums over one group's documents:
+ * columns[count][documents].
  * About twenty times faster for many documents. */
 bp_err bp_bootstrap_of_sums(double *values, const bp_bootstrap *spec, const double *const *columns,
                             int64_t count, bp_sums_statistic statistic, const void *data);

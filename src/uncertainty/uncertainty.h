@@ -17,6 +17,7 @@ typedef struct bp_uncertainty_keys {
     const char *shifted;
     int64_t passes;
     int64_t resamples;
+    const char *cluster;
     const char *coverages;
     int64_t temper_tokens;
     double coverage;

@@ -200,6 +200,18 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.assertEqual(len(detected), 4)  # of two studies
         self.assertEqual(float(detected[1]["auroc.strange.mutual_information_low"]), summary["of_others"]["ood"]["strange"]["auroc_low"]["mutual_information"])
         self.assertEqual(detected[0]["auroc.strange.mutual_information"], "")
+        asked = list(csv.DictReader(table(folder, "--figure", "temperature,sets,nll,coverage").out.splitlines()))
+        names = [f"{figure}.{kind}" for kind in ("lac", "aps", "raps") for figure in ("coverage", "size")]
+        self.assertEqual([key for key in asked[0] if key in ("nll", "temperature", *names)], ["temperature", *names, "nll"])
+        self.assertEqual((float(asked[0]["temperature"]), asked[0]["temperature_low"]), (summary["one"]["temperature"], ""))
+        self.assertEqual((asked[1]["temperature"], summary["of_others"]["temperature"]), ("", None))
+        for name in names:
+            figure, kind = name.split(".")
+            got = summary["one"]["sets"]["in_domain"][kind]
+            self.assertEqual([float(asked[0][name + end]) for end in ("", "_low", "_high")], [got[figure + end] for end in ("", "_low", "_high")])
+            self.assertEqual(asked[1][name], "")
+        self.assertEqual(list(csv.DictReader(table(folder, "--figure", "size").out.splitlines()))[0]["size.aps"], asked[0]["size.aps"])
+        self.assertIn("size, raps", table(folder, "--form", "markdown", "--figure", "sets,sets").out)
         for form, ending, line in (("text", "txt", r"one +"), ("markdown", "md", r"\| one +\| "), ("latex", "tex", r"one +& ")):
             printed = table(folder, "--form", form)
             self.assertEqual(printed.status, 0, str(printed))
@@ -218,7 +230,8 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual(table(folder + ending).out, table(folder).out)
         for arguments, status, words in (((folder, "--format", "latex"), 64, ("[command.not_understood]", "--form:")), ((folder, "--form", "xls"), 64, ("[table.bad_form]",)),
                                          ((folder, "--out", self.at("t.png")), 64, ("[table.bad_ending]", "uncertainty/plots")),
-                                         ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc"))):
+                                         ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc", "temperature, ", "sets")),
+                                         ((folder, "--figure", "nll,"), 64, ("[table.bad_figure]",))):
             self.assert_error(table(*arguments), status, *words)
         os.remove(folder + "/uncertainty/summary.json")
         self.assert_error(table(folder), 66, "summary.json")

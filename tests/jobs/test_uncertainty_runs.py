@@ -63,12 +63,14 @@ class UncertaintyRuns(UncertaintyTest):
         self.until(lambda: "three: fitting its temperature" in self.last_line("unfitted"), process)
         process.send_signal(signal.SIGUSR1)
         self.assert_stopped(process.result())
-        self.assertTrue(os.path.exists(self.file("unfitted", "scores", "three", "score", "summary.json")))
+        self.assertFalse(os.path.exists(self.file("unfitted", "scores", "three")))  # it is scored at that temperature too
         status = json.loads(run([program("bagpipe"), "status", "--json", self.at("unfitted")]).out)
         self.assertEqual((status["methods_scored"], status["methods"], status["progress"]), (1, 2, 0.5))
         self.studied("unfitted", 2, *keys)
         status = json.loads(run([program("bagpipe"), "status", "--json", self.at("unfitted")]).out)
         self.assertEqual((status["methods_scored"], status["progress"]), (2, 1))
+        for method, got in self.summary("unfitted")["methods"].items():
+            self.assertEqual(got["nll_tempered"], self.one()["methods"][method]["nll_tempered"])
 
     @classmethod
     def wide(cls, vocabulary):

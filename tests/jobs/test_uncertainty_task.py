@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -279,6 +280,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertNotEqual(os.readlink(best), self.newest(tuned))
         step = int(re.sub(r"\D", "", os.readlink(best)))
         costs = {name: got["train_seconds"] for name, got in self.studied("costs", f"newest={tuned}, best={best}, both={both}")["methods"].items()}
+        self.assert_error(self.study("costs", f"newest={best}, best={best}, both={both}"), 78, "[run.other_keys]", "another name in uncertainty.models")
         whole = sum(line["seconds"] for line in bagpipe_test.metrics(tuned))
         for name, seconds in (("newest", whole), ("best", whole), ("both", 2 * whole)):  # the best one is known by what comes after it
             self.assertAlmostEqual(costs[name], seconds, 9, name)
@@ -299,6 +301,41 @@ class UncertaintyTask(test_finetune.TaskTest):
             self.assert_warning(warned, "[comparison.measured_on_training]", "newest, both,")
         warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", f"uncertainty.in_domain={wrong}", f"corpus.valid={self.at('third.h5')}", plan)
         self.assert_warning(warned, "[comparison.measured_on_selection]", "checkpoint of best, both,")
+
+    def test_passages_of_a_source_are_resampled_together(self):
+        """Copies of 14 texts, in two files: intervals over texts are those of numpy, and wider than those over copies."""
+        tuned, draw = self.tuned("of-sources", 0, *MODEL, "train.steps=10"), random.Random(8)
+        rows = [{"text": test_finetune.document(draw, kind, 5), "topic": draw.choice(["sea", kind]), "source": f"s{k % 14}"}
+                for k, kind in enumerate((["sea", "wood", "town"] * 5)[:14])]
+        copies = [row for k, row in enumerate(rows) for _ in range(1 + k % 6)]
+        draw.shuffle(copies)
+        corpora = [self.corpus(name, some) for name, some in (("source-a", copies[:20]), ("source-b", copies[20:]))]
+        keys = [f"uncertainty.in_domain={', '.join(corpora)}", f"uncertainty.shifted={self.at('again.h5')}", f"corpus.valid={self.at('valid.h5')}",
+                "uncertainty.resamples=2000"]
+        alone = self.studied("sources", f"one={tuned}", *keys)
+        got = self.studied("sources", f"one={tuned}", *keys, "uncertainty.cluster=source", ranks=2)
+        self.assertEqual((alone["groups"]["in_domain"].get("clusters"), alone["groups"].get("cluster")), (None, None))
+        self.assertEqual((got["groups"]["in_domain"]["clusters"], got["groups"]["cluster"]), (14, "source"))
+        self.assertEqual((got["groups"]["shifted"]["again"]["clusters"], got["groups"]["shifted"]["again"]["documents"]), (30, 30))  # it has no such label
+        told, n = self.outcomes("sources", "one"), len(copies)
+        source = numpy.array([int(row["source"][1:]) for row in copies])
+        counts = numpy.random.default_rng(2).multinomial(14, [1 / 14] * 14, size=20000)[:, source]
+        covered = told["target_rank"][:n] <= told["set_size_lac"][:n]
+        for figure, each, one, whole in (("nll", -told["logprob"][:n], got["methods"]["one"], alone["methods"]["one"]),
+                                         ("brier_tempered", told["tempered_brier"][:n], got["methods"]["one"], alone["methods"]["one"]),
+                                         ("accuracy", told["correct"][:n], got["methods"]["one"], alone["methods"]["one"]),
+                                         ("size", told["set_size_lac"][:n], got["methods"]["one"]["sets"]["in_domain"]["lac"],
+                                          alone["methods"]["one"]["sets"]["in_domain"]["lac"])):
+            self.assertEqual(one[figure], whole[figure], figure)
+            alpha = scipy.stats.norm.cdf(scipy.stats.t.ppf(0.025, 13) * math.sqrt(14 / 13))  # wider for few draws
+            low, high = numpy.quantile((counts * each).sum(1) / counts.sum(1), [alpha, 1 - alpha])
+            for end, want in (("_low", low), ("_high", high)):
+                self.assertLess(abs(one[figure + end] - want), 0.12 * (high - low), figure + end)
+            self.assertGreater(one[figure + "_high"] - one[figure + "_low"], 1.2 * (whole[figure + "_high"] - whole[figure + "_low"]), figure)
+        self.assertGreater(covered.mean(), 0.5)
+        page = pathlib.Path(self.at("sources"), "uncertainty", "index.html").read_text(encoding="utf-8")
+        self.assertIn("14 clusters", page)
+        self.assert_error(self.study("no-sources", f"one={tuned}", *keys, "uncertainty.cluster=book"), 65, "[label.unknown]", "it has source topic")
 
     def newest(self, run_dir):
         return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]

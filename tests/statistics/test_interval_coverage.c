@@ -440,10 +440,127 @@ static void intervals_cover_or_are_not_there(void **state)
         }
 }
 
+/* ---- documents that share a source ---- */
+
+enum { SOURCES = 30, PASSAGES = 16 };
+
+typedef struct passages {
+    int64_t n, sources[SOURCES * PASSAGES];
+    double right[SOURCES * PASSAGES];
+} passages;
+
+/* Passages of a source are right together, and of a source there are one to sixteen. */
+static void draw_passages(passages *out, const bp_rng_key *key)
+{
+    out->n = 0;
+    for (int64_t s = 0; s < SOURCES; s++) {
+        uint64_t at = (uint64_t)s * (PASSAGES + 2);
+        double p = bp_rng_uniform(key, at) < 0.5 ? 0.1 : 0.7;
+        int64_t count = 1 + (int64_t)(bp_rng_uniform(key, at + 1) * PASSAGES);
+
+        for (int64_t k = 0; k < count; k++) {
+            out->sources[out->n] = s;
+            out->right[out->n++] = bp_rng_uniform(key, at + 2 + (uint64_t)k) < p;
+        }
+    }
+}
+
+static void share_of_passages(double *values, const int32_t *const *counts, const void *data)
+{
+    const passages *seen = data;
+    double right = 0, all = 0;
+
+    for (int64_t d = 0; d < seen->n; d++) {
+        right += counts[0][d] * seen->right[d];
+        all += counts[0][d];
+    }
+    values[0] = right / all;
+}
+
+static double cover_passages(bool together)
+{
+    static double values[RESAMPLES];
+    double covered = 0;
+
+    for (int64_t c = 0; c < CORPORA; c++) {
+        bp_rng_key key = bp_rng_key_of(12, BP_RNG_TEST, 0, c, 0);
+        const int64_t draws = SOURCES;
+        bp_interval interval;
+        passages seen;
+
+        draw_passages(&seen, &key);
+        const int64_t *sources = seen.sources;
+        bp_bootstrap spec = {.seed = (uint64_t)c,
+                             .resamples = RESAMPLES,
+                             .groups = 1,
+                             .documents = &seen.n,
+                             .clusters = together ? &sources : NULL,
+                             .cluster_count = &draws,
+                             .width = 1};
+        bp_test_expect(bp_bootstrap_run(values, &spec, share_of_passages, &seen), BP_OK);
+        bp_test_expect(bp_interval_of(&interval, values, RESAMPLES, 1, together ? SOURCES : seen.n),
+                       BP_OK);
+        covered += (double)holds(interval, 0.4) / CORPORA;
+    }
+    return covered;
+}
+
+static void intervals_over_clusters_cover_where_those_over_documents_do_not(void **state)
+{
+    double alone = cover_passages(false), together = cover_passages(true);
+
+    (void)state;
+    printf("passages of %d sources: over passages %.3f, over sources %.3f\n", SOURCES, alone,
+           together);
+    assert_true(alone < 0.75);
+    assert_true(together > 0.91 && together < 0.99);
+}
+
+/* All documents of a cluster have one count, and there are as many draws as clusters. */
+static void check_counts(double *values, const int32_t *const *counts, const void *data)
+{
+    const passages *seen = data;
+    int64_t draws = 0, last = -1;
+
+    for (int64_t d = 0; d < seen->n; d++) {
+        assert_true(d == 0 || seen->sources[d] != last || counts[0][d] == counts[0][d - 1]);
+        draws += seen->sources[d] != last ? counts[0][d] : 0;
+        last = seen->sources[d];
+    }
+    assert_int_equal(draws, SOURCES);
+    values[0] = counts[0][0];
+}
+
+static void documents_of_a_cluster_are_drawn_together(void **state)
+{
+    static double values[RESAMPLES];
+    bp_rng_key key = bp_rng_key_of(12, BP_RNG_TEST, 1, 0, 0);
+    const int64_t draws = SOURCES;
+    passages seen;
+    double sum = 0;
+
+    (void)state;
+    draw_passages(&seen, &key);
+    const int64_t *sources = seen.sources;
+    bp_bootstrap spec = {.resamples = RESAMPLES,
+                         .groups = 1,
+                         .documents = &seen.n,
+                         .clusters = &sources,
+                         .cluster_count = &draws,
+                         .width = 1};
+    omp_set_num_threads(1);
+    bp_test_expect(bp_bootstrap_run(values, &spec, check_counts, &seen), BP_OK);
+    for (int r = 0; r < RESAMPLES; r++)
+        sum += values[r];
+    assert_true(fabs(sum / RESAMPLES - 1) < 0.25); /* five deviations of a mean of Poisson counts */
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(intervals_cover_or_are_not_there),
+        cmocka_unit_test(intervals_over_clusters_cover_where_those_over_documents_do_not),
+        cmocka_unit_test(documents_of_a_cluster_are_drawn_together),
     };
     return BP_TEST_RUN(tests);
 }

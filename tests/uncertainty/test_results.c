@@ -215,7 +215,7 @@ static void figures_are_those_by_hand(void **state)
      */
     assert_true(fabs(plain[COMPARISON_FIGURE_SQUARED].value + 0.125) < 1e-12);
     assert_true(isnan(plain[COMPARISON_FIGURE_SQUARED].low)); /* of few documents */
-    assert_true(comparison_rms(&results.results[0]).value == 0);
+    assert_true(comparison_rms(&results.results[0], COMPARISON_FIGURE_SQUARED).value == 0);
     /* errors by confidence: 0, then a tie of 0 and 1, then 1: 0, 1/4, 1/3, 1/2 */
     assert_true(fabs(plain[COMPARISON_FIGURE_AURC].value - (0 + 0.25 + 1.0 / 3 + 0.5) / 4) < 1e-12);
     /* NLL: shifted 3 and 5 against 1.5, 3 and 1: one tie */

@@ -113,6 +113,15 @@ bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *i
                                comparison_groups *shifted);
 void comparison_corpora_clear(comparison_corpora *corpora);
 
+/** (*cluster)[documents]: documents of one number share the value of `label`, in whichever file.
+ * Documents without a value, and those of files without the label, have a number of their own.
+ *
+ * Local. Owns: *cluster is the caller's, bp_free(); NULL after an error.
+ * Errors:     those of bp_corpus_open; BP_ERR_FORMAT a document of the domain is in a file without
+ *             the label (with the existing ones). */
+bp_err comparison_corpora_cluster(int64_t **cluster, const comparison_corpora *corpora,
+                                  const comparison_group *in_domain, const char *label);
+
 /** Metadata of the models, from their manifests, without the weights. */
 typedef struct comparison_metadata {
     int64_t context;                    /* the smallest; 0: unknown */

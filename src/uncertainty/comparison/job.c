@@ -64,6 +64,7 @@ static bp_err open_run(comparison_job *self)
                                              "uncertainty.in_domain",
                                              "uncertainty.shifted",
                                              "uncertainty.resamples",
+                                             "uncertainty.cluster",
                                              "uncertainty.coverages",
                                              NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
@@ -164,6 +165,12 @@ static bp_err conclude(comparison_job *self)
 {
     bp_log("analysing %" PRId64 " documents, %" PRId64 " resamples", self->corpora.documents,
            self->results.resamples);
+    if (self->results.cluster)
+        bp_log(
+            "intervals are over clusters of documents, those with one value of the label %s: "
+            "%" PRId64 " in the domain",
+            self->results.cluster_label,
+            comparison_clusters_of(NULL, self->results.cluster, &self->results.in_domain.items[0]));
     take_costs(self);
     bp_err err = comparison_results_analyse(&self->results, self->corpora.documents);
     if (err == BP_OK)

@@ -36,6 +36,11 @@ const bp_option bp_uncertainty_options[] = {
      .max = 1000000,
      .help = "resamples of the documents for 95 % intervals",
      .at = BP_AT(bp_uncertainty_keys, resamples)},
+    {.key = "uncertainty.cluster",
+     .type = BP_OPTION_STRING,
+     .help = "a label of the documents: those that share its value, such as passages of one book, "
+             "are resampled together",
+     .at = BP_AT(bp_uncertainty_keys, cluster)},
     {.key = "uncertainty.coverages",
      .type = BP_OPTION_STRING,
      .value = "50, 80, 90",

@@ -211,6 +211,10 @@ static bp_err look_at_files(comparison_job *self)
         err = check_same_vocabulary(self, 0);
     if (err == BP_OK)
         err = comparison_corpora_open(&self->corpora, &results->in_domain, &results->shifted);
+    results->cluster_label = bp_uncertainty_keys_of(config)->cluster;
+    if (err == BP_OK && results->cluster_label)
+        err = comparison_corpora_cluster(&results->cluster, &self->corpora,
+                                         &results->in_domain.items[0], results->cluster_label);
     for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
         err = check_tokenizer(self, m);
     if (err == BP_OK) {

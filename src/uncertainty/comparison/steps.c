@@ -209,21 +209,28 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
-/* At which the scores have statistics too. 0: there is none, or the method was scored without it
- * (by an older program, or before there was a corpus.valid). Collective over world. */
-static double scoring_temperature(const comparison_job *self, int64_t m)
+#define TEMPERS_SCORES "tempers_scores" /* in the record: the score run has statistics at it */
+
+/* The temperature at which the method is scored too. 0: there is none, or the method was scored
+ * without it by an older program. Collective over world. */
+static bp_err choose_temperature(const comparison_job *self, int64_t m, double *out)
 {
-    double found = 0;
+    bp_err err = BP_OK;
 
+    *out = 0;
     if (self->mesh->coordinates && self->results.scaled) {
-        const json_t *fitted = json_object_get(comparison_record_of(self, m), "temper");
+        json_t *entry = comparison_record_of(self, m);
 
-        if (json_is_true(json_object_get(fitted, "before_scores")))
-            found = comparison_record_real(fitted, "temperature");
-        found = found > 0 ? found : 0;
+        if (!comparison_has_score_run(self, m)) {
+            (void)json_object_set_new(entry, TEMPERS_SCORES, json_true());
+            err = comparison_record_save(self);
+        }
+        if (json_is_true(json_object_get(entry, TEMPERS_SCORES)))
+            *out = comparison_record_real(json_object_get(entry, "temper"), "temperature");
+        *out = *out > 0 ? *out : 0; /* of values: none */
     }
-    bp_bcast_bytes(&found, sizeof found, 0, self->world);
-    return found;
+    bp_bcast_bytes(out, sizeof(*out), 0, self->world);
+    return bp_agree(self->world, err);
 }
 
 static bool is_fitted(const comparison_job *self, int64_t m)
@@ -278,7 +285,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
         err = temperature(self, m, config, &spec);
     spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
     if (err == BP_OK)
-        spec.temperature = scoring_temperature(self, m);
+        err = choose_temperature(self, m, &spec.temperature);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
@@ -286,7 +293,13 @@ static bp_err compute_method(comparison_job *self, int64_t m)
         bp_log("%s: done in %s", method->name, duration);
         log_done(self);
     }
-    if (err != BP_OK)
+    if (err == BP_ERR_CONFIG && strncmp(bp_err_id(bp_err_message()), "run.other_keys]", 15) == 0)
+        err = bp_err_prefix(err,
+                            "method %s was scored in this folder before, with another checkpoint "
+                            "or other settings; give it another name in uncertainty.models, or use "
+                            "another run.dir",
+                            method->name);
+    else if (err != BP_OK)
         err = bp_err_prefix(err, "method %s", method->name);
     bp_config_free(&config);
     return err;

@@ -135,7 +135,8 @@ static void warn(const bp_method_case *at)
 
 /* ---- the fit, and its samples ---- */
 
-static void describe(bp_fit_report *report, const bp_laplace_report *found)
+/* unit: what the fit is from, "token" or "document". */
+static void describe(bp_fit_report *report, const bp_laplace_report *found, const char *unit)
 {
     *report = (bp_fit_report){.reused = found->reused,
                               .seconds = found->factor_seconds + found->eigen_seconds +
@@ -146,8 +147,9 @@ static void describe(bp_fit_report *report, const bp_laplace_report *found)
                                           {"log_evidence", found->log_evidence}}};
     (void)snprintf(report->summary, sizeof report->summary,
                    "prior precision %.4g, %.0f effective parameters, log evidence %.6g, from "
-                   "%" PRId64 " tokens",
-                   found->tau, found->effective_parameters, found->log_evidence, found->tokens);
+                   "%" PRId64 " %ss",
+                   found->tau, found->effective_parameters, found->log_evidence, found->tokens,
+                   unit);
 }
 
 static bp_err fit_samples(const bp_method_case *at, const bp_method_fit *fit, bp_fit_report *report)
@@ -158,7 +160,7 @@ static bp_err fit_samples(const bp_method_case *at, const bp_method_fit *fit, bp
         bp_laplace_fit(fit->mesh, fit->config, at->path, bp_corpus_keys_of(at->config)->train,
                        &spec, at->fitted, fit->listener, &found);
 
-    describe(report, &found);
+    describe(report, &found, bp_task_kind_of(at->task)->prediction);
     return err;
 }
 

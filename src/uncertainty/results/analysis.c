@@ -55,6 +55,8 @@ typedef struct evidence {
     bp_token_order *by_confidence;             /* ascending, for bins of equal count */
     bp_token_order *orders[COMPARISON_ORDERS]; /* the most certain first */
     bp_detection **detections;                 /* [shifts][COMPARISON_SCORES] */
+    int64_t **clusters; /* [1 + shifts][documents] local numbers, the domain's first */
+    int64_t *draws;     /* [1 + shifts]: how many clusters */
 } evidence;
 
 static bool has_score(const evidence *self, int score)
@@ -217,8 +219,35 @@ static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spe
     return err;
 }
 
+static void find_clusters(evidence *self, const comparison_analysis_spec *spec)
+{
+    self->clusters = bp_alloc("comparison.clusters", 1 + self->shifts, sizeof *self->clusters);
+    self->draws = bp_alloc("comparison.clusters", 1 + self->shifts, sizeof *self->draws);
+    for (int64_t g = 0; g <= self->shifts; g++) {
+        const comparison_group *group = g == 0 ? spec->in_domain : &spec->shifted->items[g - 1];
+
+        self->clusters[g] =
+            bp_alloc("comparison.clusters", group->document_count, sizeof **self->clusters);
+        self->draws[g] = comparison_clusters_of(self->clusters[g], spec->cluster, group);
+    }
+}
+
+static bp_calibration_gaps gaps_of(const evidence *self, const bp_calibration *documents)
+{
+    bp_calibration *merged = comparison_clusters_merge(documents, self->clusters[0],
+                                                       self->scores->domain, self->draws[0]);
+    bp_calibration_gaps gaps = bp_calibration_gaps_of(merged, self->draws[0]);
+
+    bp_free(merged);
+    return gaps;
+}
+
 static void clear_evidence(evidence *self)
 {
+    for (int64_t g = 0; g <= self->shifts; g++)
+        bp_free(self->clusters[g]);
+    bp_free(self->clusters);
+    bp_free(self->draws);
     bp_token_order_free(&self->by_confidence);
     for (int o = 0; o < COMPARISON_ORDERS; o++)
         bp_token_order_free(&self->orders[o]);
@@ -235,7 +264,7 @@ static int64_t documents_of(const evidence *self, int64_t column, int64_t docume
 {
     const comparison_coverages *coverages = self->spec->coverages;
     int64_t k = column - COMPARISON_FIGURES;
-    bool one_each = self->scores->doc_start[self->scores->domain] == self->scores->domain;
+    bool one_each = self->scores->doc_start[self->scores->domain] == self->draws[0];
 
     return k >= 0 && k < coverages->count && one_each ? documents * coverages->percent[k] / 100
                                                       : documents;
@@ -267,16 +296,16 @@ static int64_t documents_for(int64_t column, int64_t fewest)
                                                                           : fewest;
 }
 
-/* For one prediction per document Wilson's. For several, which are dependent, and for the most
+/* For one prediction per draw Wilson's. For several, which are dependent, and for the most
  * certain ones, which may differ in another sample, only if all are right or all wrong. */
-static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens,
-                     int64_t documents)
+static bool is_share(int64_t column, double value, const evidence *self, int64_t documents)
 {
     bool all = value <= 0 || value >= 1,
-         selected = column >= COMPARISON_FIGURES && column < COMPARISON_DETECTED;
+         selected = column >= COMPARISON_FIGURES && column < COMPARISON_DETECTED,
+         one_each = self->scores->doc_start[self->scores->domain] == self->draws[0];
 
-    return documents >= BP_FEW_DOCUMENTS && !(scores->real && selected) &&
-           ((column == COMPARISON_FIGURE_ACCURACY && (double)scores->domain == tokens) ||
+    return documents >= BP_FEW_DOCUMENTS && !(self->scores->real && selected) &&
+           ((column == COMPARISON_FIGURE_ACCURACY && one_each) ||
             ((column == COMPARISON_FIGURE_ACCURACY || selected) && all));
 }
 
@@ -316,6 +345,9 @@ static bp_err find_values(comparison_result *out, const evidence *self,
                               .resamples = spec->resamples,
                               .groups = groups,
                               .documents = documents,
+                              .clusters =
+                                  spec->cluster ? (const int64_t *const *)self->clusters : NULL,
+                              .cluster_count = self->draws,
                               .width = columns};
     bp_err err;
 
@@ -325,14 +357,14 @@ static bp_err find_values(comparison_result *out, const evidence *self,
     out->values = bp_alloc("comparison.values", columns, sizeof *out->values);
     out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
     err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
-    out->fewest = count_fewest(self, documents, columns);
+    out->fewest = count_fewest(self, self->draws, columns);
     if (err == BP_OK)
         measure(points, NULL, self);
     for (int64_t c = 0; err == BP_OK && c < columns; c++) {
         bp_interval interval;
 
         err = find_interval(&interval, out, c, points[c], columns, spec->resamples);
-        if (is_share(c, points[c], self->scores, (double)out->tokens, out->fewest[c]))
+        if (is_share(c, points[c], self, out->fewest[c]))
             interval = bp_wilson_interval(points[c], documents_of(self, c, out->fewest[c]));
         out->values[c] = (comparison_value){points[c], interval.low, interval.high};
     }
@@ -443,9 +475,10 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
     *out = (comparison_result){.documents = scores->domain, .tokens = bp_calibration_tokens(&sums)};
     for (int c = 0; c < COMPARISON_SCORES; c++)
         out->has[c] = has_score(&self, c);
-    self.gaps = bp_calibration_gaps_of(scores->calibration, scores->domain);
+    find_clusters(&self, spec);
+    self.gaps = gaps_of(&self, scores->calibration);
     if (scores->tempered)
-        self.tempered_gaps = bp_calibration_gaps_of(scores->tempered, scores->domain);
+        self.tempered_gaps = gaps_of(&self, scores->tempered);
     err = sort_tokens(&self);
     if (err == BP_OK)
         err = sort_documents(&self, spec);

@@ -45,7 +45,7 @@ static const comparison_definition DEFINITIONS[] = {
      "rms_calibration_error_tempered: these figures of the distribution at the method's "
      "temperature, p^(1/T) over its sum, in the domain. T is fitted on corpus.valid and taken as "
      "given: resamples do not fit it again. The accuracy is the same at any temperature. null of a "
-     "method that was scored before it had a temperature"},
+     "method that was scored by an older version, and of predictions of others"},
     {"nll_tempered", "NLL, tempered", "nll at the method's temperature"},
     {"brier_tempered", "Brier, tempered", "brier at the method's temperature"},
     {"ece_tempered", "ECE, tempered", "ece at the method's temperature, without an interval"},
@@ -120,7 +120,8 @@ static const comparison_definition DEFINITIONS[] = {
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
-     "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
+     "_low and _high: 95 % percentile bootstrap over documents, with uncertainty.cluster over the "
+     "clusters of documents that share its label's value; all methods see the same resamples "
      "(paired), so a difference has an interval of its own, often narrower than those of its "
      "sides. That of AUPR is made of its resamples' deviation on the scale of logits, and FPR95 "
      "has one from 50 documents of each kind up. That of squared_calibration_error is corrected "
@@ -178,7 +179,8 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
-     "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
+     "_low and _high: 95 % percentile bootstrap over documents, with uncertainty.cluster over the "
+     "clusters of documents that share its label's value; all methods see the same resamples "
      "(paired), so a difference has an interval of its own. That of AUPR is made of its resamples' "
      "deviation on the scale of logits, and FPR95 has one from 50 documents of each kind up. "
      "calibration_error has none"},

@@ -326,6 +326,12 @@ bp_err comparison_page_write(const comparison_results *results)
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));
     (void)json_object_set_new(page, "sets", comparison_sets_page(results));
+    if (results->cluster)
+        (void)json_object_set_new(
+            page, "cluster",
+            json_pack("{s:s, s:I}", "label", results->cluster_label, "clusters",
+                      (json_int_t)comparison_clusters_of(NULL, results->cluster,
+                                                         &results->in_domain.items[0])));
     bp_report_about(page, run);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);

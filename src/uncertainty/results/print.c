@@ -125,6 +125,8 @@ void comparison_results_print(const comparison_results *results)
     print_costs(results);
     if (results->scaled && !values)
         bp_log("temperature: above 1 a method is too sure of itself, below 1 not sure enough");
+    if (!results->scaled)
+        bp_log("no temperatures and no conformal sets: they are fitted on corpus.valid");
     for (int64_t s = 0; s < results->shifted.count; s++)
         print_shift(results, s);
     bp_log("in %s: index.html, summary.json, tables (.csv), plots/", results->folder);

@@ -35,6 +35,7 @@ void comparison_results_clear(comparison_results *results)
     for (int64_t m = 0; results->sets && m < results->methods.count; m++)
         comparison_sets_clear(&results->sets[m]);
     bp_free(results->sets);
+    bp_free(results->cluster);
     bp_free(results->results);
     bp_free(results->differences);
     bp_free(results->dropped);
@@ -112,8 +113,11 @@ static bp_err check_same(const comparison_results *results, int64_t method, cons
     return err;
 }
 
-static bp_err filter_group(comparison_group *group, const int64_t *tokens, int64_t *dropped)
+static bp_err filter_group(comparison_group *group, const int64_t *tokens, const int64_t *cluster,
+                           int64_t *dropped)
 {
+    int64_t draws;
+
     *dropped = comparison_group_filter(group, tokens);
     if (*dropped > 0)
         bp_log("%s: %" PRId64 " document%s without scored tokens left out", group->name, *dropped,
@@ -124,10 +128,11 @@ static bp_err filter_group(comparison_group *group, const int64_t *tokens, int64
                        "more are needed",
                        group->name, group->document_count, group->document_count == 1 ? "" : "s",
                        group->parts[0].corpus);
-    if (group->document_count < FEW_DOCUMENTS)
+    draws = comparison_clusters_of(NULL, cluster, group);
+    if (draws < FEW_DOCUMENTS)
         BP_WARN("comparison.few_documents",
-                "the group '%s' has %" PRId64 " documents: intervals over so few say little",
-                group->name, group->document_count);
+                "the group '%s' has %" PRId64 " %s: intervals over so few say little", group->name,
+                draws, cluster ? "clusters of documents" : "documents");
     return BP_OK;
 }
 
@@ -140,6 +145,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .resamples = results->resamples,
                                      .one = results->members[method] == 1 &&
                                             !(results->metadata[method].task.precision > 0),
+                                     .cluster = results->cluster,
                                      .coverages = &results->coverages,
                                      .in_domain = &results->in_domain.items[0],
                                      .shifted = &results->shifted};
@@ -179,7 +185,7 @@ bp_err comparison_results_analyse(comparison_results *results, int64_t documents
         err = check_same(results, m, tokens, documents);
     for (int64_t g = 0; err == BP_OK && g <= shifts; g++)
         err = filter_group(g == 0 ? &results->in_domain.items[0] : &results->shifted.items[g - 1],
-                           tokens, &results->dropped[g]);
+                           tokens, results->cluster, &results->dropped[g]);
     for (int64_t m = 0; err == BP_OK && m < methods; m++)
         err = analyse_method(results, m, tokens, documents);
     for (int64_t i = 0; i < methods; i++)

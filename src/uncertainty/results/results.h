@@ -97,6 +97,17 @@ void comparison_scores_clear(comparison_scores *scores);
 /** Keep a group's documents that have scored tokens. Returns how many were dropped. */
 int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens);
 
+/* ---- clusters (clusters.c) ---- */
+
+/** local[documents of the group]: the number of each document's cluster among those of the group,
+ * from 0 (NULL: not wanted). cluster NULL: each document is one. Returns how many there are. */
+int64_t comparison_clusters_of(int64_t *local, const int64_t *cluster,
+                               const comparison_group *group);
+/** The sums of each cluster's documents [n]. Owns: the result [clusters] is the caller's,
+ * bp_free(). */
+bp_calibration *comparison_clusters_merge(const bp_calibration *documents, const int64_t *local,
+                                          int64_t n, int64_t clusters);
+
 /* ---- figures ---- */
 
 enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
@@ -143,10 +154,11 @@ double comparison_histogram_edge(const comparison_histogram *histogram, double b
 
 /** The result of one method. */
 typedef struct comparison_result {
-    int64_t documents, tokens;   /* in the domain */
-    comparison_value *values;    /* [columns] */
-    double *resampled;           /* [resamples][columns] */
-    int64_t *fewest;             /* [columns]: number of documents in the smallest set drawn from */
+    int64_t documents, tokens; /* in the domain */
+    comparison_value *values;  /* [columns] */
+    double *resampled;         /* [resamples][columns] */
+    int64_t *fewest; /* [columns]: draws from the smallest set: its number of documents, or
+                        of clusters */
     bool has[COMPARISON_SCORES]; /* there are figures by this score */
     bp_reliability bars[BP_CALIBRATION_BINS];
     bp_risk risk[COMPARISON_ORDERS];
@@ -166,6 +178,7 @@ typedef struct comparison_analysis_spec {
     bool one; /* one distribution: no mutual information, and no figures by it (NaN, no curve) */
     const comparison_group *in_domain; /* filtered */
     const comparison_groups *shifted;  /* filtered */
+    const int64_t *cluster;            /* as comparison_results.cluster */
     const comparison_coverages *coverages;
 } comparison_analysis_spec;
 
@@ -245,7 +258,10 @@ typedef struct comparison_results {
     int64_t *dropped; /* [1 + shifts]: documents without scored tokens */
     int64_t resamples;
     uint64_t seed;
-    bool scaled;              /* a validation text is given */
+    const char *cluster_label; /* uncertainty.cluster; NULL: there are no clusters. Borrowed */
+    int64_t *cluster; /* [documents of all corpora] those of one number are resampled together;
+                         NULL: each alone */
+    bool scaled;      /* a validation text is given */
     const bp_task_kind *task; /* of all models */
     bool classes;             /* for a task: outcomes.h5 has its predictions */
     comparison_coverages coverages;

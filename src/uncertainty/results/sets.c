@@ -38,7 +38,8 @@ typedef struct set_reader {
     const comparison_results *results;
     const int64_t *tokens;
     int64_t documents;
-    set_sums *sums; /* [documents] */
+    int64_t clusters; /* one more than the largest number of one; 0: there are none */
+    set_sums *sums;   /* [documents] */
     float *blocks[COLUMNS];
     bool labelled;
     bool *in_domain;             /* [documents] */
@@ -74,22 +75,54 @@ static void measure(double *values, const int32_t *const *counts, const void *da
     }
 }
 
+static void add_sums(set_sums *to, const set_sums *from)
+{
+    to->count += from->count;
+    for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
+        to->covered[k] += from->covered[k];
+        to->size[k] += from->size[k];
+    }
+}
+
+/* Keep the documents with predictions, and make one of those of a cluster. ids: their numbers among
+ * all; NULL: those from 0. Returns how many are left. */
+static int64_t merge_clusters(const set_reader *self, set_sums *sums, int64_t documents,
+                              const int64_t *ids, comparison_set_group *group)
+{
+    int64_t *place = bp_alloc("comparison.sets", self->clusters, sizeof *place), kept = 0;
+    const int64_t *cluster = self->results->cluster;
+
+    for (int64_t d = 0; d < documents; d++) {
+        int64_t *at = cluster ? &place[cluster[ids ? ids[d] : d]] : NULL;
+
+        if (sums[d].count <= 0)
+            continue;
+        group->documents++;
+        group->predictions += (int64_t)sums[d].count;
+        if (at && *at > 0) {
+            add_sums(&sums[*at - 1], &sums[d]);
+            continue;
+        }
+        sums[kept++] = sums[d];
+        if (at)
+            *at = kept;
+    }
+    bp_free(place);
+    return kept;
+}
+
 /* Adds a group of these documents; only those with predictions count. `sums` is written. */
 static bp_err add_group(set_reader *self, const char *of, const char *name, set_sums *sums,
-                        int64_t documents)
+                        int64_t documents, const int64_t *ids)
 {
     enum { WIDTH = 2 * BP_CONFORMAL_KINDS };
     comparison_sets *out = self->out;
-    int64_t resamples = self->results->resamples, kept = 0;
+    int64_t resamples = self->results->resamples, kept;
     double *resampled, points[WIDTH];
     comparison_set_group group = {.of = of};
     bp_err err = BP_OK;
 
-    for (int64_t d = 0; d < documents; d++)
-        if (sums[d].count > 0) {
-            group.predictions += (int64_t)sums[d].count;
-            sums[kept++] = sums[d];
-        }
+    kept = merge_clusters(self, sums, documents, ids, &group);
     if (kept == 0)
         return BP_OK;
     set_world world = {sums, kept};
@@ -98,7 +131,6 @@ static bp_err add_group(set_reader *self, const char *of, const char *name, set_
                               .groups = 1,
                               .documents = &kept,
                               .width = WIDTH};
-    group.documents = kept;
     measure(points, NULL, &world);
     resampled = bp_alloc("comparison.sets", resamples * WIDTH, sizeof *resampled);
     err = bp_bootstrap_run(resampled, &bootstrap, measure, &world);
@@ -130,21 +162,12 @@ static bp_err add_documents(set_reader *self, const char *of, const comparison_g
 
     for (int64_t k = 0; k < group->document_count; k++)
         sums[k] = self->sums[group->documents[k]];
-    err = add_group(self, of, group->name, sums, group->document_count);
+    err = add_group(self, of, group->name, sums, group->document_count, group->documents);
     bp_free(sums);
     return err;
 }
 
 /* ---- by outcome ---- */
-
-static void add_sums(set_sums *to, const set_sums *from)
-{
-    to->count += from->count;
-    for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
-        to->covered[k] += from->covered[k];
-        to->size[k] += from->size[k];
-    }
-}
 
 static bp_err add_outcome(set_reader *self, int64_t outcome, const char *name)
 {
@@ -154,7 +177,7 @@ static bp_err add_outcome(set_reader *self, int64_t outcome, const char *name)
     for (int64_t k = 0; k < self->count; k++)
         if (self->predictions[k].outcome == outcome)
             add_sums(&sums[self->predictions[k].document], &self->predictions[k].sums);
-    err = add_group(self, "outcome", name, sums, self->documents);
+    err = add_group(self, "outcome", name, sums, self->documents, NULL);
     bp_free(sums);
     return err;
 }
@@ -199,7 +222,7 @@ static bp_err add_value(const label_codes *label, int64_t k, const char *value)
     for (int64_t d = 0; d < self->documents; d++)
         if (self->in_domain[d] && label->codes[d] == (uint32_t)k)
             sums[d] = self->sums[d];
-    err = add_group(self, "label", name, sums, self->documents);
+    err = add_group(self, "label", name, sums, self->documents, NULL);
     bp_free(name);
     bp_free(sums);
     return err;
@@ -343,6 +366,9 @@ bp_err comparison_sets_read(comparison_sets *out, const comparison_results *resu
     bp_h5 *file = NULL;
     bp_err err = open_table(&file, path, results->classes ? "score-outcomes" : "score-tokens");
 
+    for (int64_t d = 0; results->cluster && d < documents; d++)
+        if (results->cluster[d] >= self.clusters)
+            self.clusters = results->cluster[d] + 1;
     self.sums = bp_alloc("comparison.sets", documents, sizeof *self.sums);
     self.in_domain = bp_alloc("comparison.sets", documents, sizeof *self.in_domain);
     for (int c = 0; c < COLUMNS; c++)

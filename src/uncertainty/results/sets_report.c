@@ -133,8 +133,16 @@ json_t *comparison_sets_page(const comparison_results *results)
 
 /* ---- the log ---- */
 
+/* Is the promised coverage outside the interval of the covered share? */
+static bool is_off(const comparison_value *covered, double promised)
+{
+    return promised < covered->low || promised > covered->high; /* no interval: NaN */
+}
+
 void comparison_sets_print(const comparison_results *results, int width)
 {
+    bool any = false;
+
     if (!comparison_has_sets(results))
         return;
     bp_log("%-*s  %-22s  %-22s  %s", width, "sets", "lac: coverage, size", "aps", "raps");
@@ -143,11 +151,17 @@ void comparison_sets_print(const comparison_results *results, int width)
 
         if (results->sets[m].count == 0)
             continue;
-        for (int k = 0; k < BP_CONFORMAL_KINDS; k++)
-            snprintf(cells[k], sizeof cells[k], "%.4f, %.4g",
-                     results->sets[m].groups[0].coverage[k].value,
-                     results->sets[m].groups[0].size[k].value);
+        for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
+            const comparison_set_group *domain = &results->sets[m].groups[0];
+            bool off = is_off(&domain->coverage[k], results->sets[m].fit.coverage);
+
+            any = any || off;
+            snprintf(cells[k], sizeof cells[k], "%.4f%s, %.4g", domain->coverage[k].value,
+                     off ? "*" : "", domain->size[k].value);
+        }
         bp_log("%-*s  %-22s  %-22s  %s", width, results->methods.items[m].name, cells[0], cells[1],
                cells[2]);
     }
+    if (any)
+        bp_log("*: the 95 %% interval of this coverage does not hold the promised one");
 }

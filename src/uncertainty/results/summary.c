@@ -160,20 +160,35 @@ static json_t *differences_json(const comparison_results *results)
     return object;
 }
 
+static json_t *group_json(const comparison_results *results, const comparison_group *group,
+                          int64_t dropped)
+{
+    json_t *object = json_pack("{s:I, s:I}", "documents", (json_int_t)group->document_count,
+                               "documents_without_tokens", (json_int_t)dropped);
+
+    if (results->cluster)
+        (void)json_object_set_new(
+            object, "clusters",
+            json_integer((json_int_t)comparison_clusters_of(NULL, results->cluster, group)));
+    return object;
+}
+
 static json_t *groups_json(const comparison_results *results)
 {
-    json_t *shifted = json_object();
+    json_t *shifted = json_object(),
+           *domain = group_json(results, &results->in_domain.items[0], results->dropped[0]),
+           *object;
 
+    (void)json_object_set_new(domain, "tokens",
+                              json_integer((json_int_t)results->results[0].tokens));
     for (int64_t s = 0; s < results->shifted.count; s++)
-        (void)json_object_set_new(shifted, results->shifted.items[s].name,
-                                  json_pack("{s:I, s:I}", "documents",
-                                            (json_int_t)results->shifted.items[s].document_count,
-                                            "documents_without_tokens",
-                                            (json_int_t)results->dropped[1 + s]));
-    return json_pack("{s:{s:I, s:I, s:I}, s:o}", "in_domain", "documents",
-                     (json_int_t)results->in_domain.items[0].document_count,
-                     "documents_without_tokens", (json_int_t)results->dropped[0], "tokens",
-                     (json_int_t)results->results[0].tokens, "shifted", shifted);
+        (void)json_object_set_new(
+            shifted, results->shifted.items[s].name,
+            group_json(results, &results->shifted.items[s], results->dropped[1 + s]));
+    object = json_pack("{s:o, s:o}", "in_domain", domain, "shifted", shifted);
+    if (results->cluster)
+        (void)json_object_set_new(object, "cluster", bp_json_string(results->cluster_label));
+    return object;
 }
 
 static json_t *definitions_json(const comparison_results *results)
