@@ -69,8 +69,12 @@ class UncertaintyRuns(UncertaintyTest):
         self.studied("unfitted", 2, *keys)
         status = json.loads(run([program("bagpipe"), "status", "--json", self.at("unfitted")]).out)
         self.assertEqual((status["methods_scored"], status["progress"]), (2, 1))
-        for method, got in self.summary("unfitted")["methods"].items():
-            self.assertEqual(got["nll_tempered"], self.one()["methods"][method]["nll_tempered"])
+        for again in (False, True):
+            if again:  # it is scored once more, at the temperature of the record
+                shutil.rmtree(self.file("unfitted", "scores", "three"))
+                self.studied("unfitted", 2, *keys)
+            for method, got in self.summary("unfitted")["methods"].items():
+                self.assertEqual(got["nll_tempered"], self.one()["methods"][method]["nll_tempered"])
 
     @classmethod
     def wide(cls, vocabulary):
