@@ -4,6 +4,7 @@
 #include "models/network/network_inside_priv.h"
 #include "models/task/task.h"
 
+#include "base/bounds.h"
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -270,6 +271,7 @@ static bp_batch make_piece(network_model *self, const network_pieces *pieces,
         piece.stream[0].lengths = self->lengths + first;
     if (network_example_bytes(maker, windows) == 0)
         return piece;
+    bp_bounds_set(bytes, network_example_bytes(maker, windows), 0); /* an arena's before */
     for (int64_t b = 0; b < windows; b++) {
         int32_t last = targets[b * T + T - 1];
 
