@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 
 import bagpipe_test
