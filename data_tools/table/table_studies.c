@@ -188,7 +188,7 @@ static void add_figures(studies *all, const json_t *method, const char *asked)
     }
 }
 
-/* The names that can be asked for. */
+/* With the names of figures that have intervals: of all there are too many. */
 static bp_err refuse_figure(const studies *all, const char *asked)
 {
     const json_t *method = all->rows[0].method;
@@ -198,17 +198,13 @@ static bp_err refuse_figure(const studies *all, const char *asked)
 
     json_object_foreach((json_t *)(uintptr_t)method, key, value)
     {
-        size_t bytes = strlen(key);
-        bool end = (bytes > 4 && strcmp(key + bytes - 4, "_low") == 0) ||
-                   (bytes > 5 && strcmp(key + bytes - 5, "_high") == 0);
-
-        if (is_number(value) && !end)
+        if (is_figure(method, key) && is_shown(all, key))
             bp_buffer_printf(&names, "%s, ", key);
     }
     bp_err err = BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
                          "no method has the figure '%.100s': at the command line; give some of "
-                         "%sauroc, aupr, fpr95 (where text is shifted), sets, coverage and size "
-                         "(of conformal sets)",
+                         "%stemperature, auroc, aupr, fpr95, sets, coverage, size, or another "
+                         "number of a method in summary.json",
                          asked, names.bytes > 0 ? names.data : "");
     bp_buffer_clear(&names);
     return err;

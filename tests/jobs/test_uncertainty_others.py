@@ -184,7 +184,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
     def test_studies_are_a_table_in_each_form(self):
         numpy.save(self.at("tabled.npy"), self.foreign())
         models = f"one={self.model()}, of_others={self.at('tabled.npy')}"
-        summary = self.studied("tabled", models)["methods"]
+        summary = self.studied("tabled", models, f"corpus.valid={self.at('again.h5')}")["methods"]
         folder, nll = self.at("tabled"), summary["one"]["nll"]
 
         def table(*arguments):

@@ -267,6 +267,19 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
     return most + log(sum / M);
 }
 
+/* The largest probability is exp(0) / sums[0], the sum of squares sums[1] / sums[0]^2. */
+void ensemble_fill_tempered(float *values, int64_t stride, double beta, double most, double logprob,
+                            const double sums[ENSEMBLE_POWERS])
+{
+    double tempered = beta * (logprob - most) - log(sums[0]), p = exp(tempered),
+           brier = sums[1] / (sums[0] * sums[0]) - p * p + (1 - p) * (1 - p);
+
+    values[0] = (float)tempered;
+    values[(BP_MODEL_TEMPERED_CONFIDENCE - BP_MODEL_TEMPERED_LOGPROB) * stride] =
+        (float)fmin(1 / sums[0], 1);
+    values[(BP_MODEL_TEMPERED_BRIER - BP_MODEL_TEMPERED_LOGPROB) * stride] = (float)fmax(brier, 0);
+}
+
 void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
                         bp_model_batch *part)
 {

@@ -30,6 +30,8 @@ typedef struct ensemble_set_row {
     bp_conformal_set grouped[2]; /* the same for aps and raps */
 } ensemble_set_row;
 
+/** Powers of a row at another temperature: the sums of p^b and p^(2b). */
+#define ENSEMBLE_POWERS 2
 /** Memory of a batch, an arena that grows. On ranks of other stages only `places` and
  * `targets`. */
 typedef struct ensemble_work {
@@ -130,6 +132,12 @@ bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int
  * and the variance of their logs. */
 double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance);
 
+/** values[k * stride], k counted from BP_MODEL_TEMPERED_LOGPROB, of a distribution whose largest
+ * log-probability is `most`, given the sums of exp(b (log p - most)) and of exp(2b (log p - most)).
+ */
+void ensemble_fill_tempered(float *values, int64_t stride, double beta, double most, double logprob,
+                            const double sums[ENSEMBLE_POWERS]);
+
 /** For the last pipeline stage, where logits are. */
 bool ensemble_is_last(const ensemble *self);
 
@@ -144,16 +152,9 @@ void ensemble_find_sets(ensemble *self, ensemble_work *work, const bp_mixture *a
 void ensemble_fill_sets(float *values, int64_t stride, const ensemble_set_row *row);
 
 /* ensemble_temperature.c */
-/** Powers of a row at another temperature: the sums of p^b and p^(2b). */
-#define ENSEMBLE_POWERS 2
 /** Fill work->powers for the rows that ensemble_mix has mixed. On the last stage; collective over
  * mesh->tensor and mesh->across. */
 void ensemble_find_powers(ensemble *self, ensemble_work *work, const bp_mixture *in);
-/** values[k * stride], k counted from BP_MODEL_TEMPERED_LOGPROB, of a distribution whose largest
- * log-probability is `most`, given the sums of exp(b (log p - most)) and of exp(2b (log p - most)).
- */
-void ensemble_fill_tempered(float *values, int64_t stride, double beta, double most, double logprob,
-                            const double sums[ENSEMBLE_POWERS]);
 
 /* ensemble_texts.c */
 /** Do the models lack a softmax over outcomes (regressions, or answers)? */

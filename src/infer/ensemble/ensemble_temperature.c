@@ -36,19 +36,6 @@ void ensemble_find_powers(ensemble *self, ensemble_work *work, const bp_mixture 
     bp_all_sum_double(&work->powers->power, doubles, self->mesh->tensor);
 }
 
-/* The largest probability is exp(0) / sums[0], the sum of squares sums[1] / sums[0]^2. */
-void ensemble_fill_tempered(float *values, int64_t stride, double beta, double most, double logprob,
-                            const double sums[ENSEMBLE_POWERS])
-{
-    double tempered = beta * (logprob - most) - log(sums[0]), p = exp(tempered),
-           brier = sums[1] / (sums[0] * sums[0]) - p * p + (1 - p) * (1 - p);
-
-    values[0] = (float)tempered;
-    values[(BP_MODEL_TEMPERED_CONFIDENCE - BP_MODEL_TEMPERED_LOGPROB) * stride] =
-        (float)fmin(1 / sums[0], 1);
-    values[(BP_MODEL_TEMPERED_BRIER - BP_MODEL_TEMPERED_LOGPROB) * stride] = (float)fmax(brier, 0);
-}
-
 /* f(b) = log sum_v p_v^b - b log p(target) of one row, and its derivatives, at every b. */
 static void add_row(bp_scaled_sums *sums, const bp_scaled_row *powers, double shift, double logprob)
 {
