@@ -67,8 +67,8 @@ static void check_slopes(const bp_model_shape *shape, int tensor_ranks)
 
     open_fixture(&f, shape, BP_F32, 0.2F);
     assert_true(isfinite(loss_of(&f)));
-    gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
-    memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
+    gradients = bp_alloc("test", f.network->gradient_floats, sizeof *gradients);
+    memcpy(gradients, f.stage->gradient, (size_t)f.network->gradient_floats * sizeof *gradients);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; !f.network->groups[g].frozen && k < f.network->groups[g].count;
              k++, checked++) {
