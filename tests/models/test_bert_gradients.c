@@ -142,8 +142,8 @@ static void check_gradients(int64_t segments)
     assert_in_range(bp_batch_scored(&f.batch, BP_BERT_WORDS), B, B * T / 2);
     assert_int_equal(bp_batch_scored(&f.batch, BP_BERT_NEXT_SENTENCE), B - 1);
     assert_true(isfinite(loss_of(&f)));
-    gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
-    memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
+    gradients = bp_alloc("test", f.network->gradient_floats, sizeof *gradients);
+    memcpy(gradients, f.stage->gradient, (size_t)f.network->gradient_floats * sizeof *gradients);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count; k++) {
             bp_group *group = &f.network->groups[g];
