@@ -70,7 +70,7 @@ class Translator(JobTest):
         whole = metrics(self.trained("whole", 0, *keys))
         for name in (f"stopped-{k}" for k in range(8)):  # by chance it stops at a line
             process = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", *keys])
-            self.until(lambda: self.trains(name), process)  # pylint: disable=cell-var-from-loop
+            self.until(lambda: self.trains(name), process)
             process.send_signal(signal.SIGUSR1)
             if process.result().status == 75 and state_of(self.at(name))["step"] % 20 != 0:
                 break
