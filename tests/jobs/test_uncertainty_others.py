@@ -395,6 +395,27 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.assertEqual([got[key] for key in ("temperature", "temperature_nll", "nll_tempered", "score_seconds", "memory_mib")], [None] * 5)
         self.assertNotIn("sets", got)
 
+    def test_corpus_valid_may_come_to_a_finished_study_and_go(self):
+        models, valid = f"one={self.model()}, others={self.at('before.npy')}", f"corpus.valid={self.at('again.h5')}"
+        numpy.save(self.at("before.npy"), self.foreign())
+        without = self.studied("before", models)["methods"]
+        self.assertNotIn("nll_tempered", without["one"])
+        result = self.study("before", models, valid)  # nothing else is new
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[comparison.scored_before]", "method one", "tempered figures and conformal sets", "scores/one")
+        got = read_json(self.at("before"), "uncertainty", "summary.json")["methods"]
+        self.assertEqual((got["one"]["temperature_tokens"], "sets" in got["one"], got["others"]["temperature"]), (30, False, None))
+        numpy.save(self.at("before.npy"), self.foreign(rows=72))  # predictions need no score run, and have all at once
+        shutil.rmtree(pathlib.Path(self.at("before"), "uncertainty", "scores", "one"))  # as the message says
+        result = self.study("before", models, valid, ranks=2)
+        self.assertEqual((result.status, "scored_before" in result.err), (0, False), str(result))
+        for method in read_json(self.at("before"), "uncertainty", "summary.json")["methods"].values():
+            self.assertTrue(method["temperature"] and method["nll_tempered"] and method["sets"])
+        numpy.save(self.at("before.npy"), self.foreign(rows=72)[:, :42])
+        gone = self.studied("before", models)["methods"]["one"]
+        self.assertEqual([gone.get(key) for key in ("temperature", "nll_tempered", "sets")], [None] * 3)
+        self.assertEqual(gone["nll"], without["one"]["nll"])
+
     def test_our_own_predictions_are_calibrated_as_their_model(self):
         model, lines = self.model(), []
         for name in ("valid", "mixed", "again"):
