@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CONDITIONS_MOST 1000     /* half a million pairs */
+#define CELLS_MOST      10000000 /* of items and conditions */
+
 /* ---- the word that a label names ---- */
 
 /* Is it the value, with or without characters after it that are not of words? */
@@ -215,6 +218,24 @@ static void warn_of(const critical_test *test, const paired_row *rows, int64_t c
                 "interval and no p below %d",
                 least->items, test->between->values[least->one],
                 test->between->values[least->other], BP_FEW_DOCUMENTS);
+}
+
+bp_err critical_check(const critical_test *test)
+{
+    int64_t conditions = test->between->value_count, items = test->items->value_count;
+
+    if (test->between == test->items)
+        return BP_FAIL(BP_ERR_USAGE, "surprisal.no_items",
+                       "label '%.100s' is that of the conditions too: at --items; name the label "
+                       "that says which documents are of one item",
+                       test->items->name);
+    if (conditions <= CONDITIONS_MOST && (conditions == 0 || items <= CELLS_MOST / conditions))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "surprisal.many_conditions",
+                   "label '%.100s' has %" PRId64 " values, and label '%.100s' %" PRId64
+                   ": at --between and --items; at most %d conditions are compared, name the "
+                   "labels of conditions and of items",
+                   test->between->name, conditions, test->items->name, items, CONDITIONS_MOST);
 }
 
 bp_err critical_print(const critical_test *test)

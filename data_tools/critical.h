@@ -20,6 +20,9 @@ typedef struct critical_test {
     int64_t models, documents;
 } critical_test;
 
+/** Are there few enough conditions, and two labels? Call it first. Errors: BP_ERR_USAGE one label
+ * twice; BP_ERR_FORMAT a label of very many values. */
+bp_err critical_check(const critical_test *test);
 /** Print CSV, a row for each model and pair of values of `between`: the mean over items of the
  * difference of the item's means, with Student's t, its 95 % interval and p, and p by Holm over all
  * rows; from BP_FEW_DOCUMENTS items on. Warns of items that lack a value and are left out.

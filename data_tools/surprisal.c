@@ -413,6 +413,8 @@ static bp_err put_results(surprisal *self, const surprisal_arguments *arguments)
         err = find_label(self, &test.between, arguments->between);
     if (err == BP_OK)
         err = find_label(self, &test.items, arguments->items);
+    if (err == BP_OK && test.between)
+        err = critical_check(&test);
     self->tested = test.between ? bp_alloc("tool.words", self->count, sizeof *self->tested) : NULL;
     for (int m = 0; m < self->count; m++) {
         names[m] = name_of(self, m);

@@ -161,7 +161,7 @@ static void print_verdicts(const comparison *c, bool clean)
         return;
     }
     if (clean)
-        printf("Rows of corpora and labels above are of all documents; --between LABEL --clean has "
+        printf("Rows of corpora and labels below are of all documents; --between LABEL --clean has "
                "values of clean ones.\nOf clean documents: ");
     print_verdict(c, all);
     for (int64_t k = 0; k < c->group_count && !clean && !c->no_verdict; k++) {

@@ -158,15 +158,17 @@ class Score(ScoreFiles, JobTest):
         with open(self.at("valid.txt"), encoding="utf-8") as file:
             other = [line for line in file.read().splitlines() if len(line.split()) > 7]
         half = len(lines) // 2
-        texts = {"lines": lines[:half], "some": other[:40] + lines[7:9], "few": other[:400] + lines[7:8], "apart": other[:40]}
+        texts = {"lines": lines[:half], "part": lines[:half // 2], "some": other[:40] + lines[7:9], "few": other[:400] + lines[7:8], "apart": other[:40]}
         for name, of in texts.items():
             self.write(name + ".txt", "\n".join(of) + "\n")
             self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at(name + ".h5"), self.at(name + ".txt")])
         self.write("joined.jsonl", "".join(json.dumps({"text": "\n".join(other[k:k + 4])}) + "\n" for k in range(0, 40, 4)))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("joined.h5"), self.at("joined.jsonl")])
+        self.write("rare.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in ["\n".join(other[:2]), *other[2:8]]))  # what is there once is a rare word
+        for name in ("joined", "rare"):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at(name + ".h5"), self.at(name + ".jsonl")])
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('of-lines')}", f"corpus.train={self.at('lines.h5')}", "train.steps=2"])
         self.write("of-lines.json", json.dumps({"members": [{"name": "a", "path": self.at("of-lines")}]}))
-        says = {"lines": ["is the text that the model was trained on"], "some": ["2 of 42 documents", "document 40"], "few": [], "apart": [], "joined": ["the line break (30 times)"]}
+        says = {"lines": ["is the text that the model was trained on"], "part": [f"{half // 2} of {half // 2} documents, 100 % of the tokens"], "some": ["2 of 42 documents", "document 40"], "few": [], "apart": [], "rare": [], "joined": ["the line break (30 times)"]}
         for name, said in says.items():
             for model, ranks in (("of-lines", 0), ("of-lines.json", 2)):
                 result = run(self.command(f"{name}-{ranks}", self.at(name + ".h5"), f"score.model={self.at(model)}"), ranks)
@@ -178,6 +180,8 @@ class Score(ScoreFiles, JobTest):
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('tuned')}", f"corpus.train={self.at('lines.h5')}", f"model.init={self.at('of-lines')}", "train.steps=2"])
         tuned = run(self.command("tuned-joined", self.at("joined.h5"), f"score.model={self.at('tuned')}"))
         self.assertNotIn("[score.", tuned.err)  # it may have learned them before
+        store = run(self.command("store", self.at("lines.h5"), f"score.model={self.at('of-lines')}", "score.states=yes"))
+        self.assertEqual((store.status, "[score." in store.err), (0, False), str(store))  # a datastore is made of the training text
         os.rename(self.at("lines.h5"), self.at("moved.h5"))
         gone = run(self.command("gone", self.at("some.h5"), f"score.model={self.at('of-lines')}"))
         self.assertEqual((gone.status, "[score." in gone.err), (0, False), str(gone))

@@ -182,6 +182,10 @@ class Surprisal(JobTest):
             refused = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no-entropy')}", f"score.model={self.at(model)}",
                            f"score.corpus={self.at('text.h5')}", "score.entropy=yes"], ranks)
             self.assert_error(refused, 78, "[score.no_entropy]")
+        self.score("store", "one", "text", "score.states=yes")
+        mixed = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no-entropy')}", f"score.model={self.at('one')}", f"score.corpus={self.at('text.h5')}",
+                     f"score.neighbours={self.at('store/score/states.h5')}", "neighbours.k=2", "score.entropy=yes"])
+        self.assert_error(mixed, 78, "[score.no_entropy]", "score.neighbours")
         self.score("pair", "pair.json", "text")
         with h5py.File(os.path.join(self.at("pair"), "score", "tokens.h5")) as file:
             first = float(file["total_entropy"][0]) / math.log(2)
@@ -258,6 +262,11 @@ class Surprisal(JobTest):
             self.items(name, rows)
             words = ("--between", "condition", "--items", "item") if between else ("--between", "conditions", "--items", "item")
             self.assert_error(run([program("bagpipe-data"), "surprisal", self.at(name + "-one"), "--critical", "critical", *words]), status, *said)
+        self.items("many", [("The cat.", "cat", str(k), "1") for k in range(1001)])
+        for words, status, said in ((("condition", "--items", "condition"), 64, "[surprisal.no_items]"), (("condition", "--items", "item"), 65, "[surprisal.many_conditions]")):
+            result = run([program("bagpipe-data"), "surprisal", self.at("many-one"), "--critical", "critical", "--between", *words])
+            self.assert_error(result, status, said)
+            self.assertEqual(result.out, "")
         for words in (("--between", "condition"), ("--items", "item", "--critical", "critical"), ("--between", "condition", "--items", "item")):
             self.assert_error(run([program("bagpipe-data"), "surprisal", self.at("few-one"), *words]), 64, "[surprisal.no_items]")
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "data/document_starts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "run/run_compare.h"
@@ -17,7 +18,8 @@
 #define FEW_TOKENS   8     /* shorter documents, such as headings, may be in both by chance */
 #define SHARED_LEAST 0.01  /* of the scored tokens, in documents that are in both */
 #define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
-#define FORM_LEAST   0.001 /* one of them, such as the line break */
+#define FORM_LEAST   0.001 /* one of them, such as the line break; */
+#define FORM_TIMES   5     /* one that occurs less often may just be a rare word */
 
 typedef struct known_document {
     uint64_t hash;
@@ -41,22 +43,27 @@ static bp_err each_document(bp_corpus *corpus, visit_document *visit, texts *sel
 {
     int32_t *tokens = NULL;
     int64_t capacity = 0;
+    bp_document_starts *starts = bp_document_starts_new(corpus);
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
         bp_corpus_file *file = bp_corpus_file_at(corpus, k);
         const int64_t *start = NULL;
 
-        err = bp_corpus_file_doc_start(file, &start);
         for (int64_t d = 0; err == BP_OK && d < bp_corpus_file_info(file)->documents; d++) {
-            int64_t count = start[d + 1] - start[d];
+            int64_t count = 0;
 
-            tokens = bp_grow("score.training", tokens, &capacity, count, sizeof *tokens);
-            err = bp_corpus_file_read(file, start[d], count, tokens);
+            err = bp_document_starts_at(starts, k, d, &start);
+            if (err == BP_OK) {
+                count = start[1] - start[0];
+                tokens = bp_grow("score.training", tokens, &capacity, count, sizeof *tokens);
+                err = bp_corpus_file_read(file, start[0], count, tokens);
+            }
             if (err == BP_OK)
                 visit(self, tokens, count);
         }
     }
+    bp_document_starts_free(&starts);
     bp_free(tokens);
     return err;
 }
@@ -135,7 +142,7 @@ static void warn_of_documents(const texts *self, const char *training)
         }
     if ((double)tokens >= SHARED_LEAST * (double)self->tokens && documents > 0)
         BP_WARN("score.training_text",
-                "%" PRId64 " of %" PRId64 " documents, %.2g %% of the tokens, are in the training "
+                "%" PRId64 " of %" PRId64 " documents, %.3g %% of the tokens, are in the training "
                 "text %s too, the first is document %" PRId64 ": at score.corpus; the model may "
                 "know them by heart, see bagpipe-data overlap",
                 documents, self->visited, percent(tokens, self->tokens), training, first);
@@ -178,12 +185,13 @@ static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *tra
         unseen += self->scored[v];
         most = most < 0 || self->scored[v] > self->scored[most] ? v : most;
     }
-    if (most < 0 || ((double)unseen < UNSEEN_LEAST * (double)self->tokens &&
-                     (double)self->scored[most] < FORM_LEAST * (double)self->tokens))
+    if (most < 0 || self->scored[most] < FORM_TIMES ||
+        ((double)unseen < UNSEEN_LEAST * (double)self->tokens &&
+         (double)self->scored[most] < FORM_LEAST * (double)self->tokens))
         return;
     name = spell(corpus, most);
     BP_WARN("score.untrained_tokens",
-            "%" PRId64 " tokens, %.2g %%, never occur in the training text %s, most often token %s "
+            "%" PRId64 " tokens, %.3g %%, never occur in the training text %s, most often token %s "
             "(%" PRId64 " times): at score.corpus; the model has not learned their probabilities: "
             "make both corpora of documents of one form (bagpipe-data corpus --format)",
             unseen, percent(unseen, self->tokens), training, name, self->scored[most]);
@@ -192,7 +200,8 @@ static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *tra
 
 /* ---- the training text ---- */
 
-/* The list of files that the run trained on, if they have the content still: in *corpus, else NULL.
+/* The list of files that the run trained on, if they have the content still, and are not too long:
+ * in *corpus, else NULL. Their bytes are checked as they are read, for there may be very many.
  * whole: it was trained on nothing else. Owns: *list is the caller's. */
 static void open_training(bp_corpus **corpus, char **list, bool *whole, const char *run,
                           const char *hash)
@@ -202,12 +211,16 @@ static void open_training(bp_corpus **corpus, char **list, bool *whole, const ch
     const char *text = err == BP_OK ? bp_run_pairs_find(&pairs, "corpus.train") : NULL,
                *begun = err == BP_OK ? bp_run_pairs_find(&pairs, "model.init") : NULL;
 
+    bool before = bp_corpus_file_hash_whole(false);
+
     *corpus = NULL;
     *list = bp_strdup(text ? text : "");
     *whole = !begun || begun[0] == '\0';
-    if (*list && (*list)[0] != '\0' && bp_corpus_open(corpus, *list) == BP_OK &&
-        strcmp(bp_corpus_hash(*corpus), hash) != 0)
+    if ((*list)[0] != '\0' && bp_corpus_open(corpus, *list) == BP_OK &&
+        (strcmp(bp_corpus_hash(*corpus), hash) != 0 ||
+         bp_corpus_tokens(*corpus) > BP_TRAINING_TEXT_TOKENS))
         bp_corpus_close(corpus);
+    (void)bp_corpus_file_hash_whole(before);
     bp_run_pairs_clear(&pairs);
 }
 
@@ -238,11 +251,11 @@ static void warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
 {
     char *run = bp_path_join(folder, "../.."), *list = NULL;
     bp_corpus *training = NULL;
-    bool whole;
+    bool whole = false;
 
-    open_training(&training, &list, &whole, run, hash);
-    if (training && bp_corpus_tokens(training) <= BP_TRAINING_TEXT_TOKENS &&
-        bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
+    if (bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
+        open_training(&training, &list, &whole, run, hash);
+    if (training)
         compare(corpus, training, list, whole);
     bp_corpus_close(&training);
     bp_free(list);
