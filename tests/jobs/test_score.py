@@ -152,7 +152,7 @@ class Score(ScoreFiles, JobTest):
         self.assertAlmostEqual(float(rows[0].split()[3]), summary["perplexity"], 4)
 
     def test_a_state_carried_in_training_is_warned_of(self):
-        """Of short documents, which begin with the zero state; not after a training whose windows did,nor of a long document."""
+        """Of short documents, which begin with the zero state; not after a training whose windows did, nor of a long document."""
         with open(self.at("valid.txt"), encoding="utf-8") as file:
             self.write("long.txt", file.read())
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "text", "--out", self.at("long.h5"), self.at("long.txt")])
