@@ -164,6 +164,13 @@ class Score(ScoreFiles, JobTest):
             self.assertEqual(result.status, 0, str(result))
             self.assert_warning(result, "[score.zero_state]", "corpus.order=shuffle", times=warned)
 
+    def test_a_model_worse_than_guessing_is_warned_of(self):
+        """A training that diverged to a loss that is finite; not of one that has hardly begun."""
+        for name, rate, warned in (("begun", "1e-3", 0), ("diverged", "4", 1)):
+            trained = self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=12", "optimizer.warmup=0", f"optimizer.lr={rate}"])
+            self.assert_warning(trained, "[training.worse_than_guessing]", f"optimizer.lr = {rate};", times=warned)
+            self.assert_warning(run(self.command("of-" + name, self.at("valid.h5"), f"score.model={self.at(name)}")), "[score.worse_than_guessing]", times=warned)
+
     def test_text_of_the_training_is_warned_of(self):
         """The corpus itself, documents of it, and text of another form, whose line breaks no training document had; nothing of other text."""
         with open(self.at("train.txt"), encoding="utf-8") as file:
