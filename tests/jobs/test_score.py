@@ -163,6 +163,7 @@ class Score(ScoreFiles, JobTest):
             result = run(self.command(f"{order}-{corpus}", self.at(corpus), f"score.model={model}"))
             self.assertEqual(result.status, 0, str(result))
             self.assert_warning(result, "[score.zero_state]", "corpus.order=shuffle", times=warned)
+            self.assert_warning(result, "[score.other_documents]", "train.h5", times=corpus == "long.h5")  # one document, and lines
 
     def test_a_model_worse_than_guessing_is_warned_of(self):
         """A training that diverged to a loss that is finite; not of one that has hardly begun."""

@@ -19,6 +19,7 @@
 #define SHARED_LEAST 0.01  /* of the scored tokens, in documents that are in both */
 #define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
 #define FORM_LEAST   0.001 /* one of them, such as the line break */
+#define OTHER_LENGTH 10.0  /* ratio of the mean lengths of documents */
 #define SHORT_TEXT   256   /* tokens: of a longer document the first words are a small part */
 
 typedef struct known_document {
@@ -213,6 +214,25 @@ static void open_training(bp_corpus **corpus, char **list, bool *whole, const ch
     bp_run_pairs_clear(&pairs);
 }
 
+static double mean_tokens(const bp_corpus *corpus)
+{
+    return (double)bp_corpus_tokens(corpus) / (double)bp_corpus_documents(corpus);
+}
+
+/* Text that was cut into documents in another way. */
+static void warn_of_lengths(const bp_corpus *corpus, const bp_corpus *training, const char *list)
+{
+    double scored = mean_tokens(corpus), trained = mean_tokens(training), ratio = scored / trained;
+
+    if (ratio >= OTHER_LENGTH || ratio <= 1 / OTHER_LENGTH)
+        BP_WARN(
+            "score.other_documents",
+            "a document has %.4g tokens on average, and one of the training text %s has %.4g: "
+            "at score.corpus; how a text is cut into documents changes its perplexity: cut both "
+            "in one way (bagpipe-data corpus --format, --separator)",
+            scored, list, trained);
+}
+
 static void compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
 {
     int64_t V = bp_corpus_vocab_size(corpus);
@@ -243,6 +263,8 @@ static void warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
     bool whole;
 
     open_training(&training, &list, &whole, run, hash);
+    if (training && whole)
+        warn_of_lengths(corpus, training, list);
     if (training && bp_corpus_tokens(training) <= BP_TRAINING_TEXT_TOKENS &&
         bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
         compare(corpus, training, list, whole);
