@@ -151,6 +151,27 @@ class Score(ScoreFiles, JobTest):
         self.assertEqual(rows[0].split()[1:3], [str(summary["documents"]), str(summary["tokens"])])
         self.assertAlmostEqual(float(rows[0].split()[3]), summary["perplexity"], 4)
 
+    def test_a_state_carried_in_training_is_warned_of(self):
+        """Of short documents, which begin with the zero state; not after a training whose windows did, nor of a long document."""
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            self.write("long.txt", file.read())
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "text", "--out", self.at("long.h5"), self.at("long.txt")])
+        for order, corpus, warned in (("auto", "valid.h5", 1), ("auto", "long.h5", 0), ("shuffle", "valid.h5", 0)):
+            model = self.at("lstm-" + order)
+            if not os.path.exists(model):
+                self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={model}", "model.kind=lstm", "model.heads=", f"corpus.order={order}", "train.steps=2"])
+            result = run(self.command(f"{order}-{corpus}", self.at(corpus), f"score.model={model}"))
+            self.assertEqual(result.status, 0, str(result))
+            self.assert_warning(result, "[score.zero_state]", "corpus.order=shuffle", times=warned)
+            self.assert_warning(result, "[score.other_documents]", "train.h5", times=corpus == "long.h5")  # one document, and lines
+
+    def test_a_model_worse_than_guessing_is_warned_of(self):
+        """A training that diverged to a loss that is finite; not of one that has hardly begun."""
+        for name, rate, warned in (("begun", "1e-3", 0), ("diverged", "4", 1)):
+            trained = self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=12", "optimizer.warmup=0", f"optimizer.lr={rate}"])
+            self.assert_warning(trained, "[training.worse_than_guessing]", f"optimizer.lr = {rate};", times=warned)
+            self.assert_warning(run(self.command("of-" + name, self.at("valid.h5"), f"score.model={self.at(name)}")), "[score.worse_than_guessing]", times=warned)
+
     def test_text_of_the_training_is_warned_of(self):
         """The corpus itself, documents of it, and text of another form, whose line breaks no training document had; nothing of other text."""
         with open(self.at("train.txt"), encoding="utf-8") as file:

@@ -219,6 +219,7 @@ class Surprisal(JobTest):
         result = run([program("bagpipe-data"), "surprisal", *runs, "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[surprisal.unpaired_items]", "1 items")
+        self.assert_warning(result, "[surprisal.different_words]", "7 items", "'short' and 'long'", "'here' and 'certainly' of item")  # of positions that an added word shifts
         table = list(csv.DictReader(io.StringIO(result.out)))
         self.assertEqual([(row["model"], row["a"], row["b"]) for row in table],
                          [(model, a, b) for model in "AB" for a, b in (("short", "long"), ("short", "bare"), ("long", "bare"))])
@@ -253,6 +254,7 @@ class Surprisal(JobTest):
         result = run([program("bagpipe-data"), "surprisal", self.at("few-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[surprisal.few_items]", "1 items", "below 10")
+        self.assertNotIn("different_words", result.err)
         self.assertEqual([row[-5:] for row in csv.reader(io.StringIO(result.out))][1], [""] * 5)
         for name, rows, between, status, *said in (("none", [("The cat.", "dog", "a", "1")], True, 65, "[surprisal.no_critical_word]", "'dog' is in document 0 0 times"),
                                                    ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),

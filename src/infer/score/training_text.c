@@ -9,6 +9,7 @@
 #include "data/document_starts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "models/family.h"
 #include "run/run_compare.h"
 
 #include <inttypes.h>
@@ -20,6 +21,8 @@
 #define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
 #define FORM_LEAST   0.001 /* one of them, such as the line break; */
 #define FORM_TIMES   5     /* one that occurs less often may just be a rare word */
+#define OTHER_LENGTH 10.0  /* ratio of the mean lengths of documents */
+#define SHORT_TEXT   256   /* tokens: of a longer document the first words are a small part */
 
 typedef struct known_document {
     uint64_t hash;
@@ -224,6 +227,25 @@ static void open_training(bp_corpus **corpus, char **list, bool *whole, const ch
     bp_run_pairs_clear(&pairs);
 }
 
+static double mean_tokens(const bp_corpus *corpus)
+{
+    return (double)bp_corpus_tokens(corpus) / (double)bp_corpus_documents(corpus);
+}
+
+/* Text that was cut into documents in another way. */
+static void warn_of_lengths(const bp_corpus *corpus, const bp_corpus *training, const char *list)
+{
+    double scored = mean_tokens(corpus), trained = mean_tokens(training), ratio = scored / trained;
+
+    if (ratio >= OTHER_LENGTH || ratio <= 1 / OTHER_LENGTH)
+        BP_WARN(
+            "score.other_documents",
+            "a document has %.4g tokens on average, and one of the training text %s has %.4g: "
+            "at score.corpus; how a text is cut into documents changes its perplexity: cut both "
+            "in one way (bagpipe-data corpus --format, --separator)",
+            scored, list, trained);
+}
+
 static void compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
 {
     int64_t V = bp_corpus_vocab_size(corpus);
@@ -255,10 +277,41 @@ static void warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
 
     if (bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
         open_training(&training, &list, &whole, run, hash);
+    if (training && whole)
+        warn_of_lengths(corpus, training, list);
     if (training)
         compare(corpus, training, list, whole);
     bp_corpus_close(&training);
     bp_free(list);
+    bp_free(run);
+}
+
+/* Warns of short documents of a model that carries a state from window to window in training, and
+ * so begins few texts there with the zero state, as scoring begins each document. `folder`: of a
+ * checkpoint, RUN/checkpoints/step-N. */
+static void warn_of_zero_state(const json_t *state, const char *folder, const bp_corpus *corpus)
+{
+    int64_t documents = bp_corpus_documents(corpus);
+    bp_model_shape shape;
+    run_pairs pairs = {0};
+    const char *order;
+    char *run;
+
+    if (documents == 0 || bp_corpus_tokens(corpus) >= SHORT_TEXT * documents ||
+        bp_model_shape_read(&shape, state, folder) != BP_OK || !shape.family->carries_state)
+        return;
+    run = bp_path_join(folder, "../..");
+    order =
+        bp_run_pairs_read(&pairs, run) == BP_OK ? bp_run_pairs_find(&pairs, "corpus.order") : NULL;
+    if (order && strcmp(order, "shuffle") != 0)
+        BP_WARN("score.zero_state",
+                "each document, of %.3g tokens on average, begins with the zero state, but the "
+                "training of the %s carried its state from one document to the next: at "
+                "score.corpus; the first words of a document are less probable than they should "
+                "be: train with corpus.order=shuffle, which begins each window with the zero "
+                "state, or leave the first words out",
+                (double)bp_corpus_tokens(corpus) / (double)documents, shape.family->name);
+    bp_run_pairs_clear(&pairs);
     bp_free(run);
 }
 
@@ -267,14 +320,17 @@ void bp_training_text_warn(const char *path, bp_corpus *corpus)
     bp_ensemble_list list = {0};
     char *folder = NULL;
     json_t *manifest = NULL;
+    const json_t *state;
     const char *hash;
     bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
 
     if (err == BP_OK)
         err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
                                           &manifest);
-    hash = json_string_value(
-        json_object_get(json_object_get(err == BP_OK ? manifest : NULL, "state"), "corpus_hash"));
+    state = json_object_get(err == BP_OK ? manifest : NULL, "state");
+    if (state)
+        warn_of_zero_state(state, folder, corpus);
+    hash = json_string_value(json_object_get(state, "corpus_hash"));
     if (hash && strcmp(hash, bp_corpus_hash(corpus)) == 0)
         BP_WARN("score.training_text",
                 "this is the text that the model was trained on: at score.corpus; the model may "
