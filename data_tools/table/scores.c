@@ -350,6 +350,23 @@ const score_label *score_folder_label(const score_folder *scores, const char *na
     return NULL;
 }
 
+const score_label *score_folder_add_label(score_folder *scores, const char *name,
+                                          const char *const *values, int64_t value_count,
+                                          int64_t *codes)
+{
+    scores->labels =
+        bp_realloc("tool.scores", scores->labels, scores->label_count + 1, sizeof *scores->labels);
+    score_label *label = &scores->labels[scores->label_count++];
+
+    *label = (score_label){.name = bp_strdup(name),
+                           .values = bp_alloc("tool.scores", value_count, sizeof *label->values),
+                           .value_count = value_count,
+                           .codes = codes};
+    for (int64_t k = 0; k < value_count; k++)
+        label->values[k] = bp_strdup(values[k]);
+    return label;
+}
+
 bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5)
 {
     bp_h5_shape shape;

@@ -45,6 +45,12 @@ bp_err score_folder_check_zeros(const score_folder *scores);
 /** The label of this name; NULL if there is none. */
 const score_label *score_folder_label(const score_folder *scores, const char *name);
 
+/** Add a label; `codes`, [documents], are the folder's then. The label is valid until another one
+ * is added. */
+const score_label *score_folder_add_label(score_folder *scores, const char *name,
+                                          const char *const *values, int64_t value_count,
+                                          int64_t *codes);
+
 /** Figures that scores have; [SCORE_FIGURES] names as in `--figure`. */
 enum { PERPLEXITY, BITS_PER_BYTE, WORD_PERPLEXITY, SCORE_FIGURES };
 extern const char *const score_figure_names[SCORE_FIGURES];
