@@ -133,7 +133,7 @@ void score_table_add_clean(score_table *table, const clean_part *clean)
     char *note = clean_part_note(clean);
 
     if (!table->clean_note)
-        table->clean_note = bp_sprintf("clean documents alone: %s", note);
+        table->clean_note = bp_strdup(note);
     else if (!strstr(table->clean_note, note)) {
         char *all = bp_sprintf("%s; %s", table->clean_note, note);
 
@@ -145,19 +145,16 @@ void score_table_add_clean(score_table *table, const clean_part *clean)
 
 void score_table_join_notes(score_table *table, bool warn)
 {
+    char *other = table->note;
+
     if (!table->clean_note)
         return;
     if (warn)
         BP_WARN("table.clean_part",
-                "%s: at --clean; bagpipe-data overlap --words N examines shorter documents",
+                "figures are of clean documents alone: %s: at --clean; bagpipe-data overlap "
+                "--words N examines shorter documents",
                 table->clean_note);
-    if (table->note) {
-        char *both = bp_sprintf("%s; %s", table->clean_note, table->note);
-
-        bp_free(table->note);
-        table->note = both;
-        bp_free(table->clean_note);
-    } else
-        table->note = table->clean_note;
-    table->clean_note = NULL;
+    table->note = bp_sprintf("figures are of clean documents alone: %s%s%s", table->clean_note,
+                             other ? "; " : "", other ? other : "");
+    bp_free(other);
 }
