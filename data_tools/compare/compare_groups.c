@@ -283,11 +283,15 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
         bp_free(name);
     }
     char *note = b->clean.label ? clean_part_note(&b->clean) : NULL;
+    char *known = score_folder_known(b->scores);
 
     put_side("scores", b->scores);
+    if (known)
+        printf("note: %s\n", known);
     if (note)
         printf("Clean: %s.\n", note);
     bp_free(note);
+    bp_free(known);
     printf("\n%*s %9s %12s %12s %12s\n", width, "", "documents", "perplexity", "bits/byte",
            "word ppl");
     for (int64_t k = 0; k < b->count; k++) {

@@ -412,6 +412,19 @@ bp_err score_figure_find(int *figure, const char *name)
                    name);
 }
 
+char *score_folder_known(const score_folder *scores)
+{
+    const json_t *known = json_object_get(scores->summary, "training_text");
+    int64_t documents = json_integer_value(json_object_get(known, "documents"));
+
+    if (documents <= 0)
+        return NULL;
+    return bp_sprintf("%" PRId64 " of %" PRId64 " documents, %.3g %% of the tokens, are in the "
+                      "model's training text",
+                      documents, (int64_t)json_integer_value(json_object_get(known, "of")),
+                      100 * json_number_value(json_object_get(known, "share")));
+}
+
 const char *score_folder_lost(const score_folder *scores)
 {
     const json_t *all = json_object_get(scores->summary, "convention");

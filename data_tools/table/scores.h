@@ -62,6 +62,10 @@ bp_err score_figure_find(int *figure, const char *name);
  * word are better than they should be then. NULL: nothing. */
 const char *score_folder_lost(const score_folder *scores);
 
+/** "20 of 250 documents, 8.4 % of the tokens, are in the model's training text", of which score has
+ * warned; NULL: it has not. bp_free(). */
+char *score_folder_known(const score_folder *scores);
+
 /** Load the tokenizer.json in a file of scored tokens; *out is NULL if it has none. Owns: *out is
  * the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of bp_tokenizer_parse. */
 bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5);

@@ -143,18 +143,52 @@ void score_table_add_clean(score_table *table, const clean_part *clean)
     bp_free(note);
 }
 
+/* `first` before table->note. */
+static void put_before(score_table *table, const char *first)
+{
+    char *both =
+        bp_sprintf("%s%s%s", first, table->note ? "; " : "", table->note ? table->note : "");
+
+    bp_free(table->note);
+    table->note = both;
+}
+
+/* The models whose scores are of text that they know from training. */
+static char *list_known(const score_table *table)
+{
+    bp_buffer all = {0};
+
+    for (int64_t m = 0; m < table->model_count; m++)
+        if (table->known[m])
+            bp_buffer_printf(&all, "%s%s of %s", all.bytes > 0 ? "; " : "", table->known[m],
+                             score_table_short_name(table, m));
+    if (all.bytes == 0)
+        return NULL;
+    bp_buffer_add(&all, "", 1);
+    return bp_buffer_take(&all);
+}
+
 void score_table_join_notes(score_table *table, bool warn)
 {
-    char *other = table->note;
+    char *known = list_known(table);
+    char *clean = table->clean_note
+                      ? bp_sprintf("figures are of clean documents alone: %s", table->clean_note)
+                      : NULL;
 
-    if (!table->clean_note)
-        return;
-    if (warn)
+    if (known && warn && !clean)
+        BP_WARN("table.training_text",
+                "%s: at the scores; the model may know them by heart, --clean leaves documents out "
+                "(bagpipe-data overlap)",
+                known);
+    if (clean && warn)
         BP_WARN("table.clean_part",
                 "figures are of clean documents alone: %s: at --clean; bagpipe-data overlap "
                 "--words N examines shorter documents",
                 table->clean_note);
-    table->note = bp_sprintf("figures are of clean documents alone: %s%s%s", table->clean_note,
-                             other ? "; " : "", other ? other : "");
-    bp_free(other);
+    if (known && !clean)
+        put_before(table, known);
+    if (clean)
+        put_before(table, clean);
+    bp_free(known);
+    bp_free(clean);
 }

@@ -173,6 +173,9 @@ static bp_err add_model(score_table *table, const char *given, const char *clean
             bp_realloc("tool.models", table->lost, table->model_count + 1, sizeof(char *));
         table->lost[table->model_count] =
             score_folder_lost(&scores) ? bp_strdup(score_folder_lost(&scores)) : NULL;
+        table->known =
+            bp_realloc("tool.models", table->known, table->model_count + 1, sizeof(char *));
+        table->known[table->model_count] = score_folder_known(&scores);
         table->named =
             bp_realloc("tool.models", table->named, table->model_count + 1, sizeof(bool));
         table->named[table->model_count] = folder != given;
@@ -554,6 +557,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     bp_free(table.clean_note);
     bp_free(table.named);
     bp_names_free(&table.lost, table.model_count);
+    bp_names_free(&table.known, table.model_count);
     bp_names_free(&table.models, table.model_count);
     return err;
 }

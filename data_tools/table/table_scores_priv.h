@@ -29,6 +29,7 @@ typedef struct score_table {
     char **lost;      /* [models]: what their tokens do not say of the text; NULL: nothing */
     char *note;       /* why figures of the models do not compare; NULL if they do */
     char *clean_note; /* which documents are left out; NULL: none */
+    char **known;     /* [models]: what score_folder_known says */
     int64_t model_count;
     score_cell *cells;
     int64_t cell_count;
@@ -72,7 +73,8 @@ void score_table_name_by_content(score_table *table, score_cell *cell);
 void score_table_add_note(score_table *table, bool warn);
 /** What a model's figures leave out, each sentence once: models mostly have the same documents. */
 void score_table_add_clean(score_table *table, const clean_part *clean);
-/** Put that into table->note, first; as a warning too, if `warn`. */
+/** Put that, and text that models know from training, into table->note, first; as warnings too, if
+ * `warn`. */
 void score_table_join_notes(score_table *table, bool warn);
 
 #endif

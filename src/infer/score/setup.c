@@ -191,7 +191,7 @@ static bp_err load_corpus(scorer *self)
                           bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
     warn_of_settings(self);
     if (self->mesh->coordinates && !self->method && !selects(self))
-        bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
+        self->known = bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;

@@ -406,6 +406,14 @@ static json_t *choices_of(const json_t *candidates)
 
 /* ---- all ---- */
 
+static json_t *known_of(const json_t *known)
+{
+    return known ? json_pack("{s:O, s:O, s:o}", "documents", json_object_get(known, "documents"),
+                             "of", json_object_get(known, "of"), "percent",
+                             json_sprintf("%.3g", 100 * number_of(known, "share")))
+                 : json_null();
+}
+
 void score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
@@ -436,6 +444,8 @@ void score_page_write(const scorer *self, const bp_score_table *table)
     (void)json_object_set_new(page, "candidates",
                               choices_of(json_object_get(self->summary, "candidates")));
     (void)json_object_set_new(page, "states", states);
+    (void)json_object_set_new(page, "known",
+                              known_of(json_object_get(self->summary, "training_text")));
     if (spelling)
         (void)json_object_set_new(page, "spelling", json_string(spelling));
     bp_free(spelling);
