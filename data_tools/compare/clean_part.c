@@ -14,7 +14,7 @@ enum { CLEAN, OVERLAPPING, TOO_SHORT, CLEAN_VALUES };
 
 typedef struct overlaps {
     const char *path;
-    int64_t documents;
+    int64_t documents, words;  /* of an n-gram */
     uint64_t *grams, *matched; /* [documents] */
     char *ids;                 /* [documents][width], padded with zeros */
     size_t width;
@@ -71,6 +71,8 @@ static bp_err load(overlaps *o)
         err = bp_user_block_expect(&block, "overlap", VERSION, o->path);
     if (err == BP_OK)
         err = bp_h5_open(&h5, o->path);
+    if (err == BP_OK)
+        err = bp_h5_get_int(h5, "/", "words", &o->words);
     if (err == BP_OK)
         err = read_ids(o, h5);
     if (err == BP_OK)
@@ -139,9 +141,41 @@ static bp_err fill(const overlaps *o, const score_folder *scores, int64_t *codes
     return BP_OK;
 }
 
-bp_err clean_part_add(score_folder *scores, const char *path)
+/* Documents without a scored token are not counted. */
+static void count(clean_part *part, const score_folder *scores)
 {
-    static const char *const names[CLEAN_VALUES] = {CLEAN_VALUE, "overlapping", "too_short"};
+    for (int64_t d = 0; d < scores->documents; d++) {
+        if (scores->tokens[d] == 0)
+            continue;
+        part->documents++;
+        part->overlapping += part->label->codes[d] == OVERLAPPING;
+        part->too_short += part->label->codes[d] == TOO_SHORT;
+    }
+}
+
+bool clean_part_has(const clean_part *part, int64_t document)
+{
+    return !part || !part->label || part->label->codes[document] != OVERLAPPING;
+}
+
+char *clean_part_note(const clean_part *part)
+{
+    char *left_out = bp_sprintf("of %" PRId64 " documents %" PRId64 " %s left out, with n-grams of "
+                                "%" PRId64 " words that the training text has",
+                                part->documents, part->overlapping,
+                                part->overlapping == 1 ? "is" : "are", part->words);
+    char *note = part->too_short == 0
+                     ? bp_strdup(left_out)
+                     : bp_sprintf("%s; %" PRId64 " of fewer words cannot be examined, and count",
+                                  left_out, part->too_short);
+
+    bp_free(left_out);
+    return note;
+}
+
+bp_err clean_part_add(clean_part *part, score_folder *scores, const char *path)
+{
+    static const char *const names[CLEAN_VALUES] = {"clean", "overlapping", "too_short"};
     overlaps o = {.path = path};
     int64_t *codes = bp_alloc("tool.scores", scores->documents, sizeof *codes);
     bp_err err = BP_OK;
@@ -158,17 +192,11 @@ bp_err clean_part_add(score_folder *scores, const char *path)
     if (err == BP_OK)
         err = fill(&o, scores, codes);
     if (err == BP_OK) {
-        scores->labels = bp_realloc("tool.scores", scores->labels, scores->label_count + 1,
-                                    sizeof *scores->labels);
-        score_label *label = &scores->labels[scores->label_count++];
-        *label =
-            (score_label){.name = bp_strdup(CLEAN_LABEL),
-                          .values = bp_alloc("tool.scores", CLEAN_VALUES, sizeof *label->values),
-                          .value_count = CLEAN_VALUES,
-                          .codes = codes};
-        for (int k = 0; k < CLEAN_VALUES; k++)
-            label->values[k] = bp_strdup(names[k]);
+        *part = (clean_part){
+            .label = score_folder_add_label(scores, CLEAN_LABEL, names, CLEAN_VALUES, codes),
+            .words = o.words};
         codes = NULL;
+        count(part, scores);
     }
     bp_free(codes);
     bp_free(o.grams);

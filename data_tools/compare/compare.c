@@ -48,8 +48,8 @@ static const struct argp_option OPTIONS[] = {
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
     {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
     {"clean", KEY_CLEAN, "OVERLAP.h5", 0,
-     "the verdict is of clean documents; those that overlap are shown apart (bagpipe-data overlap "
-     "--out)",
+     "without the documents that the training text has parts of (bagpipe-data overlap --out); they "
+     "are shown apart",
      1},
     {"between", KEY_BETWEEN, "LABEL", 0,
      "of one score folder: compare the documents of each pair of values of the label", 1},
@@ -148,23 +148,18 @@ static void print_verdict(const comparison *c, const comparison_group *group)
     }
 }
 
-/* The verdict of all documents, or of the clean ones; then that of each corpus where it is
- * another. */
-static void print_verdicts(const comparison *c, bool clean)
+/* The verdict of all documents that count; then that of each corpus where it is another. */
+static void print_verdicts(const comparison *c)
 {
-    const comparison_group *all =
-        clean ? comparison_find(c, CLEAN_LABEL, CLEAN_VALUE) : &c->groups[0];
+    const comparison_group *all = &c->groups[0];
+    char *note = c->clean.label ? clean_part_note(&c->clean) : NULL;
 
     putchar('\n');
-    if (!all) {
-        printf("No verdict: no document is clean.\n");
-        return;
-    }
-    if (clean)
-        printf("Rows of corpora and labels below are of all documents; --between LABEL --clean has "
-               "values of clean ones.\nOf clean documents: ");
+    if (note)
+        printf("Clean: %s.\nOf the clean documents: ", note);
+    bp_free(note);
     print_verdict(c, all);
-    for (int64_t k = 0; k < c->group_count && !clean && !c->no_verdict; k++) {
+    for (int64_t k = 0; k < c->group_count && !c->no_verdict; k++) {
         const comparison_group *group = &c->groups[k];
         char *name;
 
@@ -219,7 +214,7 @@ static void print_differences(const comparison *c, const char *unit, int width)
     }
 }
 
-static void print_table(const comparison *c, bool clean)
+static void print_table(const comparison *c)
 {
     static const char *const figures[] = {"perplexity", "bits/byte", "per word"};
     static const char *const differences[] = {"nats/token", "bits/byte", "nats/word"};
@@ -228,7 +223,7 @@ static void print_table(const comparison *c, bool clean)
     put_side("A", &c->scores[0]);
     put_side("B", &c->scores[1]);
     print_remarks(c);
-    print_verdicts(c, clean);
+    print_verdicts(c);
     printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", width, "", "documents",
            figures[c->unit], figures[c->unit], "B / A");
     for (int64_t k = 0; k < c->group_count; k++) {
@@ -374,6 +369,16 @@ static json_t *side_object(const score_folder *scores)
                      json_object_get(scores->summary, "model"));
 }
 
+/* NULL: all documents count. */
+static json_t *clean_object(const clean_part *clean)
+{
+    if (!clean->label)
+        return NULL;
+    return json_pack("{sI sI sI sI}", "documents", (json_int_t)clean->documents, "left_out",
+                     (json_int_t)clean->overlapping, "too_short", (json_int_t)clean->too_short,
+                     "words_of_an_ngram", (json_int_t)clean->words);
+}
+
 static json_t *differences_array(const comparison *c)
 {
     json_t *all = json_array();
@@ -395,14 +400,14 @@ static bp_err save_json(const comparison *c, const char *path)
     for (int64_t k = 0; k < c->remark_count; k++)
         ok = json_array_append_new(remarks, bp_json_string(c->remarks[k])) == 0 && ok;
     json_t *root = json_pack(
-        "{ss si so so ss ss ss ss so so ss? sI sI sI s{} s{} s{}}", "format", "bagpipe comparison",
-        "format_version", 1, "a", side_object(&c->scores[0]), "b", side_object(&c->scores[1]),
-        "unit", comparison_unit_name(c->unit), "ratio_of", ratio, "difference_of",
-        c->unit == UNIT_BYTE ? "bits per byte, B - A" : "nats per unit, B - A", "texts_checked_by",
-        comparison_evidence_name(c->evidence), "remarks", remarks, "differences",
-        differences_array(c), "no_verdict", c->no_verdict, "comparisons", (json_int_t)c->compared,
-        "seed", (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora",
-        "labels");
+        "{ss si so so ss ss ss ss so so ss? so? sI sI sI s{} s{} s{}}", "format",
+        "bagpipe comparison", "format_version", 1, "a", side_object(&c->scores[0]), "b",
+        side_object(&c->scores[1]), "unit", comparison_unit_name(c->unit), "ratio_of", ratio,
+        "difference_of", c->unit == UNIT_BYTE ? "bits per byte, B - A" : "nats per unit, B - A",
+        "texts_checked_by", comparison_evidence_name(c->evidence), "remarks", remarks,
+        "differences", differences_array(c), "no_verdict", c->no_verdict, "clean",
+        clean_object(&c->clean), "comparisons", (json_int_t)c->compared, "seed",
+        (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora", "labels");
 
     ok = root && ok;
     for (int64_t k = 0; k < c->group_count && ok; k++)
@@ -446,11 +451,11 @@ static bp_err compare(const compare_arguments *arguments)
     if (err == BP_OK)
         err = comparison_check(&c);
     if (err == BP_OK && arguments->clean) /* groups are those of A's labels */
-        err = clean_part_add(&c.scores[0], arguments->clean);
+        err = clean_part_add(&c.clean, &c.scores[0], arguments->clean);
     if (err == BP_OK)
         err = comparison_run(&c);
     if (err == BP_OK)
-        print_table(&c, arguments->clean != NULL);
+        print_table(&c);
     if (err == BP_OK && arguments->csv)
         err = save_csv(&c, arguments->csv);
     if (err == BP_OK && arguments->json)

@@ -18,6 +18,7 @@
 
 #define VALUES_MOST 1000     /* half a million pairs */
 #define ITEM_CELLS  10000000 /* values of two labels */
+#define CORPUS      "corpus" /* a label that all scores have */
 
 /* ---- the values ---- */
 
@@ -30,6 +31,7 @@ typedef struct label_value {
 typedef struct between {
     const score_folder *scores;
     const score_label *label;
+    clean_part clean; /* without a label all documents count */
     int figure;
     label_value *values; /* those that documents have, the hardest first */
     int64_t count;
@@ -72,7 +74,7 @@ static void sort_values(between *b)
         }
 }
 
-static bp_err read_values(between *b, const score_label *clean)
+static bp_err read_values(between *b)
 {
     const score_folder *scores = b->scores;
     int64_t n = b->label->value_count, kept = 0;
@@ -94,8 +96,7 @@ static bp_err read_values(between *b, const score_label *clean)
         b->values[v].name = bp_printable(text[0] != '\0' ? text : "\"\"");
     }
     for (int64_t d = 0; d < scores->documents; d++)
-        if (b->label->codes[d] >= 0 && scores->tokens[d] > 0 &&
-            (!clean || strcmp(clean->values[clean->codes[d]], CLEAN_VALUE) == 0))
+        if (b->label->codes[d] >= 0 && scores->tokens[d] > 0 && clean_part_has(&b->clean, d))
             add_document(b, &b->values[b->label->codes[d]], d);
     for (int64_t v = 0; v < n; v++)
         if (b->values[v].figures[b->figure].documents > 0)
@@ -109,7 +110,7 @@ static bp_err read_values(between *b, const score_label *clean)
                        " value%s of label '%.100s' %s scored documents%s: at %s; there is "
                        "nothing to compare",
                        kept, kept == 1 ? "" : "s", b->label->name, kept == 1 ? "has" : "have",
-                       clean ? " that are clean" : "", scores->given);
+                       b->clean.label ? " that are clean" : "", scores->given);
     if (kept > VALUES_MOST)
         return BP_FAIL(BP_ERR_FORMAT, "compare.many_values",
                        "%" PRId64 " values of label '%.100s' have scored documents, and at most %d "
@@ -281,7 +282,16 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
         width = text_width(name) > width ? text_width(name) : width;
         bp_free(name);
     }
+    char *note = b->clean.label ? clean_part_note(&b->clean) : NULL;
+    char *known = score_folder_known(b->scores);
+
     put_side("scores", b->scores);
+    if (known)
+        printf("note: %s\n", known);
+    if (note)
+        printf("Clean: %s.\n", note);
+    bp_free(note);
+    bp_free(known);
     printf("\n%*s %9s %12s %12s %12s\n", width, "", "documents", "perplexity", "bits/byte",
            "word ppl");
     for (int64_t k = 0; k < b->count; k++) {
@@ -333,6 +343,17 @@ static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, con
     return table_file_save(&file, path);
 }
 
+/* The corpora as the values of a label. */
+static void add_corpus_label(score_folder *scores)
+{
+    int64_t *codes = bp_alloc("tool.scores", scores->documents, sizeof *codes);
+
+    for (int64_t k = 0; k < scores->corpora; k++)
+        for (int64_t d = scores->corpus_start[k]; d < scores->corpus_start[k + 1]; d++)
+            codes[d] = k;
+    (void)score_folder_add_label(scores, CORPUS, scores->corpus_names, scores->corpora, codes);
+}
+
 static bp_err refuse_label(const score_folder *scores, const char *label)
 {
     bp_buffer known = {0};
@@ -341,8 +362,8 @@ static bp_err refuse_label(const score_folder *scores, const char *label)
     for (int64_t k = 0; k < scores->label_count; k++)
         bp_buffer_printf(&known, " %s", scores->labels[k].name);
     err = BP_FAIL(BP_ERR_FORMAT, "compare.no_label",
-                  "the scores have no label '%.100s': at %s; they have%s; make the corpus with "
-                  "--label %.100s",
+                  "the scores have no label '%.100s': at %s; they have%s; compare corpora by "
+                  "--between corpus, or make the corpus with --label %.100s",
                   label, scores->given, known.bytes > 0 ? known.data : " none", label);
     bp_buffer_clear(&known);
     return err;
@@ -358,13 +379,15 @@ bp_err compare_groups(score_folder *scores, const char *label, const char *figur
 
     if (err == BP_OK)
         err = score_folder_check_zeros(scores);
+    if (err == BP_OK && strcmp(label, CORPUS) == 0 && !score_folder_label(scores, CORPUS))
+        add_corpus_label(scores);
     if (err == BP_OK && clean)
-        err = clean_part_add(scores, clean);
+        err = clean_part_add(&b.clean, scores, clean);
     b.label = err == BP_OK ? score_folder_label(scores, label) : NULL;
     if (err == BP_OK && !b.label)
         err = refuse_label(scores, label);
     if (err == BP_OK)
-        err = read_values(&b, clean ? score_folder_label(scores, CLEAN_LABEL) : NULL);
+        err = read_values(&b);
     n = b.count * (b.count - 1) / 2;
     if (err == BP_OK) {
         pairs = bp_alloc("tool.values", n, sizeof *pairs);

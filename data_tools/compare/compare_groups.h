@@ -6,8 +6,9 @@
 
 /** Print the figures of each value of a label, the hardest first, and of each pair of values how
  * much harder the first is, with an interval and p between documents; into `csv` too, if it is not
- * NULL. `figure` is one of score_figure_names; NULL: perplexity. With `clean`, an
- * overlap.h5, only clean documents count.
+ * NULL. The label "corpus", if the scores have none of that name, is the corpus. `figure` is one of
+ * score_figure_names; NULL: perplexity. With `clean`, an overlap.h5, overlapping documents do not
+ * count.
  *
  * Errors: BP_ERR_USAGE no such figure; BP_ERR_FORMAT no such label, fewer than two values or
  *         more than 1,000, or the scores lack the figure; those of clean_part_add; BP_ERR_IO,

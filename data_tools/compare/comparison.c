@@ -150,11 +150,13 @@ static bp_err add_group(void *self, const score_group *from)
     comparison *c = all->comparison;
     group_draws *draws = &all->draws;
     comparison_group group = {.scope = from->scope, .name = from->name, .value = from->value};
+    bool all_count = from->scope == SCOPE_LABEL && strcmp(from->name, CLEAN_LABEL) == 0;
     double values[2];
 
     draws->count = 0;
     for (int64_t i = 0; i < from->count; i++)
-        if (c->chosen[from->documents[i]])
+        if (c->chosen[from->documents[i]] &&
+            (all_count || clean_part_has(&c->clean, from->documents[i])))
             add_document(&group, c, from->documents[i], draws);
     if (group.documents == 0 && group.scope == SCOPE_LABEL)
         return BP_OK;
@@ -187,18 +189,6 @@ static bp_err adjust(comparison *c)
         c->groups[k].p_holm = p[c->groups[k].same_as < 0 ? k : c->groups[k].same_as];
     bp_free(p);
     return err;
-}
-
-const comparison_group *comparison_find(const comparison *c, const char *label, const char *value)
-{
-    for (int64_t k = 0; k < c->group_count; k++) {
-        const comparison_group *group = &c->groups[k];
-
-        if (group->scope == SCOPE_LABEL && strcmp(group->name, label) == 0 &&
-            strcmp(group->value, value) == 0)
-            return group;
-    }
-    return NULL;
 }
 
 /* ---- all groups ---- */

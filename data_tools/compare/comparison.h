@@ -3,6 +3,7 @@
 #ifndef BP_DATA_TOOLS_COMPARISON_H
 #define BP_DATA_TOOLS_COMPARISON_H
 
+#include "clean_part.h"
 #include "statistics/resample.h"
 #include "table/score_groups.h"
 
@@ -47,6 +48,7 @@ typedef struct comparison {
     int64_t difference_count;
     int64_t compared; /* number of groups with a p-value, each set of documents once */
     bool *chosen;     /* [documents]: scored */
+    clean_part clean; /* of A's documents; without a label all count */
     char **remarks;
     int64_t remark_count;
     uint64_t seed;
@@ -74,12 +76,10 @@ bool comparison_is_shown(const comparison *c, const comparison_group *group);
  * compared; BP_ERR_SYSTEM memory. */
 bp_err comparison_check(comparison *c);
 
-/** Fill the groups. There are no p-values where there is no verdict. Errors: BP_ERR_SYSTEM memory.
+/** Fill the groups, of documents that count; those of CLEAN_LABEL have all. There are no p-values
+ * where there is no verdict. Errors: BP_ERR_SYSTEM memory.
  */
 bp_err comparison_run(comparison *c);
-
-/** The group of a label's value; NULL if no document has it. */
-const comparison_group *comparison_find(const comparison *c, const char *label, const char *value);
 
 /** Clear all, the scores too. */
 void comparison_clear(comparison *c);

@@ -362,6 +362,17 @@ static void check_spelling(comparison *c)
     }
 }
 
+static void note_known(comparison *c)
+{
+    for (int side = 0; side < 2; side++) {
+        char *known = score_folder_known(&c->scores[side]);
+
+        if (known)
+            remark(c, "%s: %s", side == 0 ? "A" : "B", known);
+        bp_free(known);
+    }
+}
+
 static bp_err check_questions(comparison *c, const convention *a, const convention *b)
 {
     const char *in_a = question_of(a), *in_b = question_of(b);
@@ -434,6 +445,7 @@ bp_err comparison_check(comparison *c)
         c->whole_bytes = a.whole_bytes && b.whole_bytes;
         list_differences(c, &a, &b);
         err = check_questions(c, &a, &b);
+        note_known(c);
     }
     if (err == BP_OK)
         err = choose_documents(c, &a, &b);

@@ -257,8 +257,8 @@ const bp_tool bp_tool_overlap = {
              "n-gram of TRAIN is clean; one of fewer than N words has none, and is neither. GPT-3 "
              "was measured so, with 13 words, or as few as 8 for test sets of short texts.\n"
              "Each rank keeps the n-grams of TEST, as hashes of 128 bits, and reads its share "
-             "of the documents of TRAIN. bagpipe-data compare --clean FILE.h5 shows scores of "
-             "the clean documents beside those of all.",
+             "of the documents of TRAIN. bagpipe-data compare and table --clean FILE.h5 "
+             "leave out the documents with such n-grams.",
          .options = OPTIONS,
          .examples = "  bagpipe-data overlap train.h5 --against test.h5 --out overlap.h5\n"
                      "  mpirun -n 4 bagpipe-data overlap crawl-*.jsonl.zst --format jsonl \\\n"

@@ -350,6 +350,23 @@ const score_label *score_folder_label(const score_folder *scores, const char *na
     return NULL;
 }
 
+const score_label *score_folder_add_label(score_folder *scores, const char *name,
+                                          const char *const *values, int64_t value_count,
+                                          int64_t *codes)
+{
+    scores->labels =
+        bp_realloc("tool.scores", scores->labels, scores->label_count + 1, sizeof *scores->labels);
+    score_label *label = &scores->labels[scores->label_count++];
+
+    *label = (score_label){.name = bp_strdup(name),
+                           .values = bp_alloc("tool.scores", value_count, sizeof *label->values),
+                           .value_count = value_count,
+                           .codes = codes};
+    for (int64_t k = 0; k < value_count; k++)
+        label->values[k] = bp_strdup(values[k]);
+    return label;
+}
+
 bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5)
 {
     bp_h5_shape shape;
@@ -393,6 +410,19 @@ bp_err score_figure_find(int *figure, const char *name)
                    "'%.100s' is not perplexity, bits_per_byte or word_perplexity: at the "
                    "command line; give one of them",
                    name);
+}
+
+char *score_folder_known(const score_folder *scores)
+{
+    const json_t *known = json_object_get(scores->summary, "training_text");
+    int64_t documents = json_integer_value(json_object_get(known, "documents"));
+
+    if (documents <= 0)
+        return NULL;
+    return bp_sprintf("%" PRId64 " of %" PRId64 " documents, %.3g %% of the tokens, are in the "
+                      "model's training text",
+                      documents, (int64_t)json_integer_value(json_object_get(known, "of")),
+                      100 * json_number_value(json_object_get(known, "share")));
 }
 
 const char *score_folder_lost(const score_folder *scores)

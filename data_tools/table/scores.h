@@ -45,6 +45,12 @@ bp_err score_folder_check_zeros(const score_folder *scores);
 /** The label of this name; NULL if there is none. */
 const score_label *score_folder_label(const score_folder *scores, const char *name);
 
+/** Add a label; `codes`, [documents], are the folder's then. The label is valid until another one
+ * is added. */
+const score_label *score_folder_add_label(score_folder *scores, const char *name,
+                                          const char *const *values, int64_t value_count,
+                                          int64_t *codes);
+
 /** Figures that scores have; [SCORE_FIGURES] names as in `--figure`. */
 enum { PERPLEXITY, BITS_PER_BYTE, WORD_PERPLEXITY, SCORE_FIGURES };
 extern const char *const score_figure_names[SCORE_FIGURES];
@@ -55,6 +61,10 @@ bp_err score_figure_find(int *figure, const char *name);
 /** What the tokens do not say of the text: "unknown words", a lossy normaliser; figures a byte or a
  * word are better than they should be then. NULL: nothing. */
 const char *score_folder_lost(const score_folder *scores);
+
+/** "20 of 250 documents, 8.4 % of the tokens, are in the model's training text", of which score has
+ * warned; NULL: it has not. bp_free(). */
+char *score_folder_known(const score_folder *scores);
 
 /** Load the tokenizer.json in a file of scored tokens; *out is NULL if it has none. Owns: *out is
  * the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of bp_tokenizer_parse. */

@@ -191,7 +191,9 @@ static const struct argp_option OPTIONS[] = {
      "all with intervals but those of shifts and sets)",
      0},
     {"clean", FILE_TOOL_CLEAN, "OVERLAP.h5", 0,
-     "of score runs: only clean documents (bagpipe-data overlap --out)", 0},
+     "of score runs: without the documents that the training text has parts of "
+     "(bagpipe-data overlap --out)",
+     0},
     {"out", FILE_TOOL_OUT, "FILE", 0,
      "of score runs and studies: write the table into FILE (.csv, .txt, .md, .tex); of score runs: "
      "draw the figure (.svg, .png); of --form npy: the file to write",

@@ -177,3 +177,68 @@ void score_table_add_note(score_table *table, bool warn)
     if (warn)
         BP_WARN("table.other_conventions", "%s", table->note);
 }
+
+void score_table_add_clean(score_table *table, const clean_part *clean)
+{
+    char *note = clean_part_note(clean);
+
+    if (!table->clean_note)
+        table->clean_note = bp_strdup(note);
+    else if (!strstr(table->clean_note, note)) {
+        char *all = bp_sprintf("%s; %s", table->clean_note, note);
+
+        bp_free(table->clean_note);
+        table->clean_note = all;
+    }
+    bp_free(note);
+}
+
+/* `first` before table->note. */
+static void put_before(score_table *table, const char *first)
+{
+    char *both =
+        bp_sprintf("%s%s%s", first, table->note ? "; " : "", table->note ? table->note : "");
+
+    bp_free(table->note);
+    table->note = both;
+}
+
+/* The models whose scores are of text that they know from training. */
+static char *list_known(const score_table *table)
+{
+    bp_buffer all = {0};
+
+    for (int64_t m = 0; m < table->model_count; m++)
+        if (table->known[m])
+            bp_buffer_printf(&all, "%s%s of %s", all.bytes > 0 ? "; " : "", table->known[m],
+                             score_table_short_name(table, m));
+    if (all.bytes == 0)
+        return NULL;
+    bp_buffer_add(&all, "", 1);
+    return bp_buffer_take(&all);
+}
+
+void score_table_join_notes(score_table *table, bool warn)
+{
+    char *known = list_known(table);
+    char *clean = table->clean_note
+                      ? bp_sprintf("figures are of clean documents alone: %s", table->clean_note)
+                      : NULL;
+
+    if (known && warn && !clean)
+        BP_WARN("table.training_text",
+                "%s: at the scores; the model may know them by heart, --clean leaves documents out "
+                "(bagpipe-data overlap)",
+                known);
+    if (clean && warn)
+        BP_WARN("table.clean_part",
+                "figures are of clean documents alone: %s: at --clean; bagpipe-data overlap "
+                "--words N examines shorter documents",
+                table->clean_note);
+    if (known && !clean)
+        put_before(table, known);
+    if (clean)
+        put_before(table, clean);
+    bp_free(known);
+    bp_free(clean);
+}

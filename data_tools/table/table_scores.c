@@ -69,8 +69,8 @@ static bp_err set_figures(score_cell *cell, const score_draws *draws)
 typedef struct reading {
     score_table *table;
     const score_folder *scores;
-    bool bytes, words;        /* all text was scored */
-    const score_label *clean; /* whose documents with CLEAN_VALUE are taken; NULL: all are */
+    bool bytes, words; /* all text was scored */
+    clean_part clean;  /* without a label all documents count */
     score_draws draws;
 } reading;
 
@@ -88,12 +88,6 @@ static void add_document(reading *r, int64_t d)
     draws->count++;
 }
 
-static bool is_taken(const reading *r, int64_t d)
-{
-    return !r->clean || (r->clean->codes[d] >= 0 &&
-                         strcmp(r->clean->values[r->clean->codes[d]], CLEAN_VALUE) == 0);
-}
-
 static bp_err add_cell(void *self, const score_group *group)
 {
     reading *r = self;
@@ -102,8 +96,8 @@ static bp_err add_cell(void *self, const score_group *group)
     int64_t taken = 0;
 
     for (int64_t k = 0; k < group->count; k++)
-        taken += is_taken(r, group->documents[k]);
-    if ((r->clean && group->scope == SCOPE_LABEL && strcmp(group->name, CLEAN_LABEL) == 0) ||
+        taken += clean_part_has(&r->clean, group->documents[k]);
+    if ((r->clean.label && group->scope == SCOPE_LABEL && strcmp(group->name, CLEAN_LABEL) == 0) ||
         (group->scope == SCOPE_LABEL && taken == 0) ||
         (group->scope == SCOPE_ALL && r->scores->corpora == 1)) /* the corpus's row has it */
         return BP_OK;
@@ -123,7 +117,7 @@ static bp_err add_cell(void *self, const score_group *group)
     }
     r->draws.count = 0;
     for (int64_t k = 0; k < group->count; k++) {
-        if (!is_taken(r, group->documents[k]))
+        if (!clean_part_has(&r->clean, group->documents[k]))
             continue;
         cell->tokens += r->scores->tokens[group->documents[k]];
         add_document(r, group->documents[k]);
@@ -163,9 +157,10 @@ static bp_err add_model(score_table *table, const char *given, const char *clean
     double **const columns[] = {&r.draws.nll, &r.draws.tokens, &r.draws.bytes, &r.draws.words};
 
     if (err == BP_OK && clean)
-        err = clean_part_add(&scores, clean);
+        err = clean_part_add(&r.clean, &scores, clean);
     if (err == BP_OK) {
-        r.clean = clean ? score_folder_label(&scores, CLEAN_LABEL) : NULL;
+        if (clean)
+            score_table_add_clean(table, &r.clean);
         r.bytes = json_is_integer(json_object_get(scores.summary, "bytes"));
         r.words = json_is_integer(json_object_get(scores.summary, "words"));
         for (size_t k = 0; k < 4; k++)
@@ -180,6 +175,9 @@ static bp_err add_model(score_table *table, const char *given, const char *clean
             bp_realloc("tool.models", table->lost, table->model_count + 1, sizeof(char *));
         table->lost[table->model_count] =
             score_folder_lost(&scores) ? bp_strdup(score_folder_lost(&scores)) : NULL;
+        table->known =
+            bp_realloc("tool.models", table->known, table->model_count + 1, sizeof(char *));
+        table->known[table->model_count] = score_folder_known(&scores);
         table->named =
             bp_realloc("tool.models", table->named, table->model_count + 1, sizeof(bool));
         table->named[table->model_count] = folder != given;
@@ -542,6 +540,8 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
         err = check_models(&table, folders);
     if (err == BP_OK)
         score_table_add_note(&table, !f || options->out);
+    if (err == BP_OK)
+        score_table_join_notes(&table, !f || options->out);
     if (err == BP_OK && options->out)
         err = is_picture(options->out) ? score_table_draw(&table, figure, options->out)
                                        : save_table(&table, f, figure, options->out);
@@ -556,8 +556,10 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
         json_decref(table.conventions[m]);
     bp_free(table.conventions);
     bp_free(table.note);
+    bp_free(table.clean_note);
     bp_free(table.named);
     bp_names_free(&table.lost, table.model_count);
+    bp_names_free(&table.known, table.model_count);
     bp_names_free(&table.models, table.model_count);
     return err;
 }

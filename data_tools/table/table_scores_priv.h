@@ -3,6 +3,7 @@
 #define TABLE_SCORES_PRIV_H
 
 #include "base/config/json.h"
+#include "compare/clean_part.h"
 #include "file_tool.h"
 #include "score_groups.h"
 #include "statistics/resample.h"
@@ -27,8 +28,10 @@ typedef struct score_table {
     char **models; /* [models]: the folders, or the names of NAME=RUN */
     bool *named;   /* [models]: by NAME= */
     json_t **conventions;
-    char **lost; /* [models]: what their tokens do not say of the text; NULL: nothing */
-    char *note;  /* why figures of the models do not compare; NULL if they do */
+    char **lost;      /* [models]: what their tokens do not say of the text; NULL: nothing */
+    char *note;       /* why figures of the models do not compare; NULL if they do */
+    char *clean_note; /* which documents are left out; NULL: none */
+    char **known;     /* [models]: what score_folder_known says */
     int64_t model_count;
     score_cell *cells;
     int64_t cell_count;
@@ -72,5 +75,10 @@ void score_table_name_by_content(score_table *table, score_cell *cell);
 /** Each setting that differs is said once: table->note is for below the table; as a warning too, if
  * `warn`, where the table is not seen. */
 void score_table_add_note(score_table *table, bool warn);
+/** What a model's figures leave out, each sentence once: models mostly have the same documents. */
+void score_table_add_clean(score_table *table, const clean_part *clean);
+/** Put that, and text that models know from training, into table->note, first; as warnings too, if
+ * `warn`. */
+void score_table_join_notes(score_table *table, bool warn);
 
 #endif

@@ -251,30 +251,73 @@ class Filter(JobTest):
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--only", self.at("list"), "--out", self.at("only.h5"), self.at("d.jsonl")])
         self.assertIn("documents   21", self.must(["bagpipe-data", "inspect", self.at("only.h5")]).out)
 
-    def test_scores_of_clean_documents_stand_beside_all(self):
+    def leak(self, words):
+        """o.h5 of a training text with every fourth document; the kind of each document."""
         with open(self.at("d.jsonl"), encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
         train = self.write("leak.jsonl", "".join(json.dumps({"text": row["text"]}) + "\n" for row in rows[::4]))
-        self.must(["bagpipe-data", "overlap", "--format", "jsonl", train, "--against", self.at("d.h5"), "--words", "6", "--out", self.at("o.h5")])
+        self.must(["bagpipe-data", "overlap", "--format", "jsonl", train, "--against", self.at("d.h5"), "--words", str(words), "--out", self.at("o.h5")])
+        leaked = set().union(*(grams(row["text"], words) for row in rows[::4]))
+        return ["too_short" if not grams(row["text"], words) else "overlapping" if any(g in leaked for g in grams(row["text"], words)) else "clean" for row in rows]
+
+    def test_figures_are_without_overlapping_documents(self):
+        with open(self.at("d.jsonl"), encoding="utf-8") as file:
+            lengths = sorted(len(plain_words(json.loads(line)["text"])) for line in file)
+        kinds = self.leak(lengths[12])  # some that were scored are too short
+        columns = self.columns()
         said = self.must(["bagpipe-data", "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), "--json", self.at("c.json")])
-        self.assertIn("\nOf clean documents: ", said.out)  # not of all
+        self.assertIn("\nOf the clean documents: ", said.out)
         for form in ("--csv", "--json"):  # it would be replaced
             self.assert_error(run([program("bagpipe-data"), "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), form, self.at("o.h5")]), 64, "[command.same_output]")
         figures = read_json(self.at("c.json"))
-        parts = figures["labels"]["overlap"]
-        leaked = [set(grams(row["text"], 6)) for row in rows[::4]]
-        kinds = ["too_short" if not grams(row["text"], 6) else "overlapping" if any(g in one for one in leaked for g in grams(row["text"], 6)) else "clean" for row in rows]
-        self.assertEqual({name: part["documents"] for name, part in parts.items()}, {name: kinds.count(name) for name in parts})
-        self.assertLessEqual({"clean", "overlapping"}, set(parts))
-        nll = self.columns()["nll"]
-        self.assertAlmostEqual(parts["clean"]["nll_nats_a"], sum(n for n, k in zip(nll, kinds) if k == "clean"), places=3)
-        self.assertIn("of all documents; --between LABEL --clean", said.out)
-        rows = list(csv.DictReader(self.must(["bagpipe-data", "table", self.at("s1"), "--clean", self.at("o.h5")]).out.splitlines()))
-        (clean,) = [row for row in rows if row["scope"] == "corpus"]
-        self.assertEqual((clean["documents"], clean["tokens"]), (str(kinds.count("clean")), str(parts["clean"]["tokens_a"])))
-        self.assertAlmostEqual(math.log(float(clean["perplexity"])) * parts["clean"]["tokens_a"] / parts["clean"]["nll_nats_a"], 1, places=9)
+        self.assertEqual({name: part["documents"] for name, part in figures["labels"]["overlap"].items()}, {name: kinds.count(name) for name in set(kinds)})
+        scored = [kind for kind, tokens in zip(kinds, columns["tokens"]) if tokens > 0]
+        counts = {"documents": len(scored), "left_out": scored.count("overlapping"), "too_short": scored.count("too_short"), "words_of_an_ngram": lengths[12]}
+        self.assertEqual(figures["clean"], counts)
+        self.assertGreater(min(counts["left_out"], counts["too_short"]), 0)
+        for what in (f"of {counts['documents']} documents {counts['left_out']} ", f"{counts['too_short']} of fewer words "):
+            self.assertIn(what, said.out)
+        counted = [kind != "overlapping" for kind in kinds]
+        nll = float(columns["nll"][counted].sum())
+        self.assertAlmostEqual(figures["all"]["nll_nats_a"], nll, places=3)
+        for k, kind in enumerate("abc"):
+            mine = [d for d in range(42) if d % 3 == k and counted[d]]
+            self.assertEqual(figures["labels"]["kind"][kind]["documents"], len(mine))
+            self.assertAlmostEqual(figures["labels"]["kind"][kind]["nll_nats_a"], float(columns["nll"][mine].sum()), places=3)
+        result = self.must(["bagpipe-data", "table", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5")])
+        self.assert_warning(result, "[table.clean_part]", f"{counts['too_short']} of fewer words")
+        rows = list(csv.DictReader(result.out.splitlines()))
+        clean = [row for row in rows if row["scope"] == "corpus"][0]
+        self.assertEqual((clean["documents"], clean["tokens"]), (str(sum(counted)), str(figures["all"]["tokens_a"])))
+        self.assertAlmostEqual(math.log(float(clean["perplexity"])) * figures["all"]["tokens_a"] / nll, 1, places=9)
         self.assertNotIn("overlap", {row["name"] for row in rows})
-        self.assertEqual(sum(int(row["documents"]) for row in rows if row["scope"] == "label" and row["name"] == "kind"), kinds.count("clean"))
+        below = self.must(["bagpipe-data", "table", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5"), "--form", "latex"])
+        self.assertEqual(below.out.count(f"of {counts['documents']} documents {counts['left_out']} "), 1)
+        self.must(["bagpipe-data", "compare", self.at("s1"), self.at("s2"), "--json", self.at("c.json")])
+        self.assertIsNone(read_json(self.at("c.json"))["clean"])
+
+    def test_where_all_overlap_there_is_no_verdict(self):
+        self.must(["bagpipe-data", "overlap", "--format", "jsonl", self.at("d.jsonl"), "--against", self.at("d.h5"), "--words", "1", "--out", self.at("o.h5")])
+        said = self.must(["bagpipe-data", "compare", self.at("s1"), self.at("s2"), "--clean", self.at("o.h5")])
+        self.assertIn("No verdict", said.out)
+
+    def test_corpora_are_values_of_a_label(self):
+        config = [f"score.model={self.at('m1')}", f"score.corpus={self.at('d.h5')},{self.at('valid.h5')}"]
+        self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at('both')}", *config])
+        kinds, out = self.leak(6), self.at("between.csv")
+        summary = read_json(self.at("both/score/summary.json"))["corpora"]
+        self.must(["bagpipe-data", "compare", self.at("both"), "--between", "corpus", "--csv", out])
+        with open(out, encoding="utf-8") as file:
+            (row,) = csv.DictReader(file)
+        self.assertEqual({row["harder"], row["easier"]}, {"d", "valid"})
+        for side in ("harder", "easier"):
+            self.assertAlmostEqual(float(row[f"{side}_figure"]) / summary[row[side]]["perplexity"], 1, places=9)
+        result = run([program("bagpipe-data"), "compare", self.at("s1"), "--between", "corpus", "--clean", self.at("o.h5")])
+        self.assert_error(result, 65, "[compare.one_value]")
+        values = self.must(["bagpipe-data", "compare", self.at("s1"), "--between", "kind", "--clean", self.at("o.h5")]).out
+        scored = [k for k in range(41) if kinds[k] != "overlapping"]
+        for k, kind in enumerate("abc"):
+            self.assertRegex(values, rf"(?m)^{kind} +{sum(d % 3 == k for d in scored)} ")
 
     def test_what_is_wrong_is_refused(self):
         for status, words, arguments in ((64, ["[command.bad_value]", "--by"], ["--keep", "0..10%"]), (64, ["[command.bad_value]", "--keep"], ["--by", "nll"]),

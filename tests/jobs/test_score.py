@@ -198,6 +198,8 @@ class Score(ScoreFiles, JobTest):
                 if said:
                     self.assert_warning(result, identifier, *said)
                 self.assertEqual([word for word in ("[score.untrained_tokens]", "[score.training_text]") if word in result.err], [identifier] if said else [], str(result))
+                self.assertEqual("training_text" in self.summary(f"{name}-{ranks}"), name in ("lines", "some"))
+        self.results_repeat_it()
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('tuned')}", f"corpus.train={self.at('lines.h5')}", f"model.init={self.at('of-lines')}", "train.steps=2"])
         tuned = run(self.command("tuned-joined", self.at("joined.h5"), f"score.model={self.at('tuned')}"))
         self.assertNotIn("[score.", tuned.err)  # it may have learned them before
@@ -206,6 +208,25 @@ class Score(ScoreFiles, JobTest):
         os.rename(self.at("lines.h5"), self.at("moved.h5"))
         gone = run(self.command("gone", self.at("some.h5"), f"score.model={self.at('of-lines')}"))
         self.assertEqual((gone.status, "[score." in gone.err), (0, False), str(gone))
+
+    def results_repeat_it(self):
+        """What score has warned of is in its summary and page, and in comparisons and tables of it."""
+        import h5py
+        with h5py.File(self.at("some.h5")) as file:
+            start = file["doc_start"][:].astype(int)
+        known = self.summary("some-0")["training_text"]
+        self.assertEqual((known["documents"], known["of"]), (2, 42))
+        self.assertAlmostEqual(known["share"], (start[42] - start[40]) / start[42], places=12)
+        self.assertEqual(self.summary("lines-0")["training_text"]["share"], 1)
+        note = f"2 of 42 documents, {100 * known['share']:.3g} % of the tokens, are in the model's training text"
+        with open(os.path.join(self.at("some-0"), "score", "index.html"), encoding="utf-8") as file:
+            self.assertIn(note.replace("model's ", ""), file.read())
+        said = self.must(["bagpipe-data", "compare", self.at("some-0"), self.at("some-2"), "--json", self.at("known.json")])
+        self.assertIn("note: A: " + note, said.out)
+        self.assertIn("B: " + note, bagpipe_test.read_json(self.at("known.json"))["remarks"])
+        self.assert_warning(self.must(["bagpipe-data", "table", self.at("some-0"), self.at("apart-0")]), "[table.training_text]", note + " of some-0: ")
+        self.assertIn(note + " of some-0", self.must(["bagpipe-data", "table", self.at("some-0"), "--form", "latex"]).out.replace("\\%", "%"))
+        self.assertNotIn("training text", self.must(["bagpipe-data", "table", self.at("apart-0"), "--form", "text"]).out)
 
     def test_training_makes_text_more_probable(self):
         bits = self.scored("trained")["bits_per_byte"]

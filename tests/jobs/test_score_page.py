@@ -179,6 +179,25 @@ class ScorePage(ScoreFiles, JobTest):
             ticks = re.findall(r"<text>\s*([\d.]+)</text>", text.split("<svg")[1])
             self.assertGreaterEqual(len([tick for tick in ticks if float(tick) >= 1]), 6, ticks)  # three at least on each of two axes
 
+    def test_axes_hold_all_rows(self):
+        """Those of a corpus too whose documents are few beside another one's, and others; gnuplot is a program that keeps its script."""
+        lines = [text for text in self.texts.values() if len(text) > 20]
+        for name, texts in (("usual", [lines[0][:30 + k % 2] for k in range(2000)]), ("few", lines[1:7])):
+            self.write(f"{name}.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at(f"{name}.h5"), self.at(f"{name}.jsonl")])
+        os.makedirs(self.at("kept"), exist_ok=True)
+        os.chmod(self.write("kept/gnuplot", f"#!/bin/sh\ncat >'{self.at('kept/script')}'\n"), 0o755)
+        self.scored("rows", f"score.corpus={self.at('usual.h5')},{self.at('few.h5')}", env={"PATH": f"{self.at('kept')}:{os.environ['PATH']}"})
+        with open(self.at("kept/script"), encoding="utf-8") as file:
+            script = file.read()
+        low, high, top = (float(re.search(rf"(?m)^{name} = (\S+)", script)[1]) for name in ("low", "high", "top"))
+        blocks = {name: [[float(cell) for cell in row.split(",")] for row in body.split()] for name, body in re.findall(r"(?s)\$(\w+) << \w+\n(.*?)\n\w*EOD", script)}
+        figures = [value for name in ("quantiles", "means") for row in blocks[name] for value in row[1:2 if name == "means" else 6]]
+        self.assertEqual(len(figures), 3 * 6)
+        self.assertLess(low, min(figures))
+        self.assertGreater(high, max(figures))
+        self.assertGreater(top, max(share for _, _, share in blocks["bins"]))
+
     def test_an_ensemble_shows_mutual_information(self):
         self.must(["bagpipe", "ensemble", self.at("small.ini"), f"run.dir={self.at('members')}", "ensemble.members=2", "train.steps=8"])
         self.scored("ensemble", f"score.model={self.at('members')}")

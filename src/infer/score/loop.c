@@ -215,8 +215,10 @@ static bp_err merge(void *context, bp_parts *parts)
         self->unscored += table.files[k].sums.unscored;
     if (err == BP_OK)
         err = bp_score_summarise(&self->summary, &table, &self->info);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         bp_weights_record(self->summary, self->config);
+        bp_training_text_record(self->summary, &self->known);
+    }
     for (int k = -1; err == BP_OK && (k = scorer_next_set(self, k)) >= 0;)
         if (self->sets[k]->summarise)
             self->sets[k]->summarise(self, self->summary);

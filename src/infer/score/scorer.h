@@ -8,6 +8,7 @@
 #include "infer/score/plan.h"
 #include "infer/score/tables/merge.h"
 #include "infer/score/tables/summary.h"
+#include "infer/score/training_text.h"
 #include "job/work.h"
 
 #define SCORE_SETS_MOST  8
@@ -48,6 +49,7 @@ typedef struct scorer {
     uint8_t *begins;         /* [vocab_size] of score.boundaries, on ranks that read; else NULL */
     char key[BP_SHA256_HEX]; /* names the work in part files */
     int64_t unscored;        /* text tokens, on the coordinator, at the end */
+    bp_known_text known;     /* on the coordinator */
     json_t *summary;         /* on the coordinator, at the end */
     bool page;               /* leave one */
 } scorer;

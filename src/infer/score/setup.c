@@ -192,7 +192,7 @@ static bp_err load_corpus(scorer *self)
     warn_of_settings(self);
     if (self->mesh->coordinates && !self->method && !selects(self) &&
         !bp_score_keys_of(self->config)->states) /* a datastore may well be of the training text */
-        bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
+        self->known = bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;

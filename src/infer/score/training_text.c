@@ -133,7 +133,7 @@ static double percent(int64_t part, int64_t of)
     return 100 * (double)part / (double)of;
 }
 
-static void warn_of_documents(const texts *self, const char *training)
+static bp_known_text warn_of_documents(const texts *self, const char *training)
 {
     int64_t documents = 0, tokens = 0, first = INT64_MAX;
 
@@ -143,12 +143,16 @@ static void warn_of_documents(const texts *self, const char *training)
             tokens += self->documents[k].tokens;
             first = self->documents[k].number < first ? self->documents[k].number : first;
         }
-    if ((double)tokens >= SHARED_LEAST * (double)self->tokens && documents > 0)
+    bool many = (double)tokens >= SHARED_LEAST * (double)self->tokens && documents > 0;
+
+    if (many)
         BP_WARN("score.training_text",
                 "%" PRId64 " of %" PRId64 " documents, %.3g %% of the tokens, are in the training "
                 "text %s too, the first is document %" PRId64 ": at score.corpus; the model may "
                 "know them by heart, see bagpipe-data overlap",
                 documents, self->visited, percent(tokens, self->tokens), training, first);
+    return many ? (bp_known_text){documents, self->visited, percent(tokens, self->tokens) / 100}
+                : (bp_known_text){0};
 }
 
 /* A token as it is in a text. bp_free(). */
@@ -246,12 +250,13 @@ static void warn_of_lengths(const bp_corpus *corpus, const bp_corpus *training, 
             scored, list, trained);
 }
 
-static void compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
+static bp_known_text compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
 {
     int64_t V = bp_corpus_vocab_size(corpus);
     texts self = {.scored = bp_alloc("score.training", V, sizeof *self.scored),
                   .trained = bp_alloc("score.training", V, sizeof *self.trained),
                   .vocab_size = V};
+    bp_known_text known = {0};
     bp_err err = each_document(corpus, visit_scored, &self);
 
     if (self.count > 0)
@@ -259,20 +264,22 @@ static void compare(bp_corpus *corpus, bp_corpus *training, const char *list, bo
     if (err == BP_OK)
         err = each_document(training, visit_trained, &self);
     if (err == BP_OK && self.tokens > 0) {
-        warn_of_documents(&self, list);
+        known = warn_of_documents(&self, list);
         if (whole)
             warn_of_tokens(&self, corpus, list);
     }
     bp_free(self.documents);
     bp_free(self.trained);
     bp_free(self.scored);
+    return known;
 }
 
 /* `folder`: of a checkpoint, RUN/checkpoints/step-N. */
-static void warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
+static bp_known_text warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
 {
     char *run = bp_path_join(folder, "../.."), *list = NULL;
     bp_corpus *training = NULL;
+    bp_known_text known = {0};
     bool whole = false;
 
     if (bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
@@ -280,10 +287,11 @@ static void warn_of_run(bp_corpus *corpus, const char *folder, const char *hash)
     if (training && whole)
         warn_of_lengths(corpus, training, list);
     if (training)
-        compare(corpus, training, list, whole);
+        known = compare(corpus, training, list, whole);
     bp_corpus_close(&training);
     bp_free(list);
     bp_free(run);
+    return known;
 }
 
 /* Warns of short documents of a model that carries a state from window to window in training, and
@@ -315,12 +323,13 @@ static void warn_of_zero_state(const json_t *state, const char *folder, const bp
     bp_free(run);
 }
 
-void bp_training_text_warn(const char *path, bp_corpus *corpus)
+bp_known_text bp_training_text_warn(const char *path, bp_corpus *corpus)
 {
     bp_ensemble_list list = {0};
     char *folder = NULL;
     json_t *manifest = NULL;
     const json_t *state;
+    bp_known_text known = {0};
     const char *hash;
     bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
 
@@ -331,13 +340,24 @@ void bp_training_text_warn(const char *path, bp_corpus *corpus)
     if (state)
         warn_of_zero_state(state, folder, corpus);
     hash = json_string_value(json_object_get(state, "corpus_hash"));
-    if (hash && strcmp(hash, bp_corpus_hash(corpus)) == 0)
+    if (hash && strcmp(hash, bp_corpus_hash(corpus)) == 0) {
+        known = (bp_known_text){bp_corpus_documents(corpus), bp_corpus_documents(corpus), 1};
         BP_WARN("score.training_text",
                 "this is the text that the model was trained on: at score.corpus; the model may "
                 "know it by heart, score text that it has not seen");
-    else if (hash)
-        warn_of_run(corpus, folder, hash);
+    } else if (hash)
+        known = warn_of_run(corpus, folder, hash);
     json_decref(manifest);
     bp_free(folder);
     bp_ensemble_list_clear(&list);
+    return known;
+}
+
+void bp_training_text_record(json_t *summary, const bp_known_text *known)
+{
+    if (known->documents > 0)
+        (void)json_object_set_new(summary, "training_text",
+                                  json_pack("{sI sI so}", "documents", (json_int_t)known->documents,
+                                            "of", (json_int_t)known->of, "share",
+                                            bp_json_real(known->share)));
 }

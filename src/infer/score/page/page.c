@@ -21,7 +21,8 @@
 #define LINES_MOST  7  /* corpora with their own histogram: one per colour */
 #define VALUES_MOST 12 /* values of a label shown: those with the most documents */
 #define TABLE_MOST  500
-#define OUTLIERS    0.005 /* this share at both ends is in the outermost bins */
+#define OUTLIERS    0.005 /* this share of all documents at both ends is in the outermost bins, */
+#define MARGIN      0.02  /* unless a row reaches beyond; of the axis, so that no point is cut */
 #define GROUP_LEAST 5 /* the fewest documents of a distribution: quartiles of fewer are random */
 
 double score_page_perplexity(const bp_score_table *table, int64_t document)
@@ -120,11 +121,20 @@ static double quantile(const distribution *of, double share)
 typedef struct drawing {
     const bp_score_table *table;
     double *scratch;       /* [documents] */
-    double low, high;      /* of the histogram's axis */
+    double low, high;      /* of the axis: what all documents, and all rows take */
+    double top;            /* of the shares' axis: autoscaling takes the first line's */
     json_t *lines, *names; /* of the histograms, and of the rows of quantiles */
     const json_t *summary; /* perplexities over all tokens, with their errors */
     bp_buffer bins, quantiles, means;
 } drawing;
+
+static void widen(drawing *self, double value)
+{
+    if (isfinite(value) && value > 0) {
+        self->low = fmin(self->low, value);
+        self->high = fmax(self->high, value);
+    }
+}
 
 /* A row `name`: row,5 %,25 %,50 %,75 %,95 %; and of its figures row,perplexity,twice its error */
 static void add_quantiles(drawing *self, json_t *name, const group *which, const json_t *figures)
@@ -138,8 +148,11 @@ static void add_quantiles(drawing *self, json_t *name, const group *which, const
     }
     (void)json_array_append_new(self->names, name);
     bp_buffer_printf(&self->quantiles, "%zu", json_array_size(self->names));
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 5; k++) {
         bp_buffer_printf(&self->quantiles, ",%.6g", quantile(&of, SHARES[k]));
+        widen(self, quantile(&of, SHARES[k]));
+    }
+    widen(self, number_of(figures, "perplexity"));
     bp_buffer_printf(&self->quantiles, "\n");
     bp_buffer_printf(&self->means, "%zu,%.6g,%.6g\n", json_array_size(self->names),
                      number_of(figures, "perplexity"), 2 * error_of(figures));
@@ -162,11 +175,26 @@ static void add_histogram(drawing *self, json_t *name, const group *which)
 
         counts[bin < 0 ? 0 : bin > BINS - 1 ? BINS - 1 : (int)bin]++;
     }
-    for (int b = 0; b < BINS; b++)
+    for (int b = 0; b < BINS; b++) {
+        double share = (double)counts[b] / (double)of.count;
+
         bp_buffer_printf(&self->bins, "%zu,%.6g,%.6g\n", json_array_size(self->lines),
-                         exp(low + (b + 0.5) * width), (double)counts[b] / (double)of.count);
+                         exp(low + (b + 0.5) * width), share);
+        self->top = fmax(self->top, 1.05 * share);
+    }
 }
 
+static char *name_of_file(const bp_score_plan *plan, int64_t f)
+{
+    return bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, f)));
+}
+
+static group group_of_file(const bp_score_plan *plan, int64_t f)
+{
+    return (group){.first = plan->first_document[f], .end = plan->first_document[f + 1]};
+}
+
+/* The rows of corpora. */
 static void add_corpora(drawing *self)
 {
     const bp_score_plan *plan = self->table->plan;
@@ -179,18 +207,36 @@ static void add_corpora(drawing *self)
     self->high = quantile(&of, 1 - OUTLIERS);
     if (plan->files > 1)
         add_quantiles(self, json_string("all documents"), &all, self->summary);
-    if (plan->files > LINES_MOST)
-        add_histogram(self, json_string("all documents"), &all);
     for (int64_t f = 0; f < plan->files; f++) {
-        group one = {.first = plan->first_document[f], .end = plan->first_document[f + 1]};
-        char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, f)));
+        group one = group_of_file(plan, f);
+        char *name = name_of_file(plan, f);
 
         add_quantiles(self, bp_score_page_text(name, strlen(name)), &one,
                       plan->files > 1
                           ? json_object_get(json_object_get(self->summary, "corpora"), name)
                           : self->summary);
-        if (plan->files <= LINES_MOST)
-            add_histogram(self, bp_score_page_text(name, strlen(name)), &one);
+        bp_free(name);
+    }
+}
+
+/* All rows are there, and so the axis is known. */
+static void add_histograms(drawing *self)
+{
+    const bp_score_plan *plan = self->table->plan;
+    group all = {.end = plan->documents};
+    double margin = MARGIN * (log(self->high) - log(self->low));
+
+    if (!(margin >= 0)) /* too few documents */
+        return;
+    self->low *= exp(-margin);
+    self->high *= exp(margin);
+    if (plan->files > LINES_MOST)
+        add_histogram(self, json_string("all documents"), &all);
+    for (int64_t f = 0; f < plan->files && plan->files <= LINES_MOST; f++) {
+        group one = group_of_file(plan, f);
+        char *name = name_of_file(plan, f);
+
+        add_histogram(self, bp_score_page_text(name, strlen(name)), &one);
         bp_free(name);
     }
 }
@@ -233,9 +279,10 @@ static bp_err add_plot(json_t *page, drawing *self)
 {
     char *bins = bp_buffer_take(&self->bins), *quantiles = bp_buffer_take(&self->quantiles);
     char *means = bp_buffer_take(&self->means);
-    json_t *variables = json_pack("{s:f, s:f, s:O, s:O, s:s, s:s, s:s}", "low", self->low, "high",
-                                  self->high, "lines", self->lines, "names", self->names, "$bins",
-                                  bins, "$quantiles", quantiles, "$means", means);
+    json_t *variables =
+        json_pack("{s:f, s:f, s:f, s:O, s:O, s:s, s:s, s:s}", "top", self->top, "low", self->low,
+                  "high", self->high, "lines", self->lines, "names", self->names, "$bins", bins,
+                  "$quantiles", quantiles, "$means", means);
     bp_err err = bp_report_plot(page, "score", variables, "perplexities");
 
     json_decref(variables);
@@ -257,6 +304,7 @@ static bp_err add_distribution(json_t *page, const bp_score_table *table, const 
     add_corpora(&self);
     for (int64_t c = 0; c < table->column_count; c++)
         add_label(&self, &table->columns[c]);
+    add_histograms(&self);
     if (json_array_size(self.lines) > 0)
         err = add_plot(page, &self);
     bp_buffer_clear(&self.bins);
@@ -358,6 +406,14 @@ static json_t *choices_of(const json_t *candidates)
 
 /* ---- all ---- */
 
+static json_t *known_of(const json_t *known)
+{
+    return known ? json_pack("{s:O, s:O, s:o}", "documents", json_object_get(known, "documents"),
+                             "of", json_object_get(known, "of"), "percent",
+                             json_sprintf("%.3g", 100 * number_of(known, "share")))
+                 : json_null();
+}
+
 void score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
@@ -388,6 +444,8 @@ void score_page_write(const scorer *self, const bp_score_table *table)
     (void)json_object_set_new(page, "candidates",
                               choices_of(json_object_get(self->summary, "candidates")));
     (void)json_object_set_new(page, "states", states);
+    (void)json_object_set_new(page, "known",
+                              known_of(json_object_get(self->summary, "training_text")));
     if (spelling)
         (void)json_object_set_new(page, "spelling", json_string(spelling));
     bp_free(spelling);

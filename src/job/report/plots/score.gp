@@ -1,6 +1,6 @@
 # Perplexities of documents: a histogram of each of `lines` ($bins: line,middle,share; over low to
-# high), quantiles of each of `names` ($quantiles: row,5 %,25 %,50 %,75 %,95 %), and their perplexities over all
-# tokens ($means: row,perplexity,twice its standard error).
+# high, the shares up to top), quantiles of each of `names` ($quantiles: row,5 %,25 %,50 %,75 %,95 %),
+# and their perplexities over all tokens ($means: row,perplexity,twice its standard error).
 line_count = |lines|
 rows = |names|
 longest = 0
@@ -26,7 +26,7 @@ do for [format in formats] {
     set xrange [low:high]
     set xlabel 'perplexity of a document'
     set ylabel 'share of documents'
-    set yrange [0:*]
+    set yrange [0:top]
     if (line_count == 1) { unset key } else { set key at screen 1.0 * left / page_width, screen 1 - 12.0 / page_height left top vertical maxcols 1 Left reverse samplen 2 }
     plot for [g = 1:line_count] $bins using ($1 == g ? $2 : NaN):3 with histeps lc rgb colour(g) dt dash(g) lw thick(g, line_count) title lines[g]
     unset key
@@ -40,6 +40,6 @@ do for [format in formats] {
          '' using 3:1:($5 - $3):(0) with vectors nohead lc rgb '#56b4e9' lw 9, \
          '' using 4:1 with points lc rgb '#000000' pt 7 ps 0.7, \
          $means using 2:1 with points lc rgb '#d55e00' pt 13 ps 0.8, \
-         '' using 2:1:($2 - $3 > low ? $2 - $3 : low):($2 + $3 < high ? $2 + $3 : high) with xerrorbars lc rgb '#d55e00' lw 1.5 pt -1
+         '' using ($3 == $3 ? $2 : NaN):1:($2 - $3 > low ? $2 - $3 : low):($2 + $3 < high ? $2 + $3 : high) with xerrorbars lc rgb '#d55e00' lw 1.5 pt -1
     unset multiplot
 }
