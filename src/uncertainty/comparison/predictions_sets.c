@@ -77,7 +77,9 @@ static void add_scaled(bp_scaled_sums *sums, const ranked *row, int64_t outcomes
     sums->tokens++;
 }
 
-#define CALIBRATED "predictions" /* in the record: by predictions, not by a model of this name */
+/* In the record: the entry is of predictions, not of a model of this name. No fit has a figure of
+ * this key (bp_fit_report). */
+#define CALIBRATED "by_predictions"
 
 bp_err comparison_job_forget_fits(const comparison_job *self, int64_t m)
 {
