@@ -50,7 +50,7 @@ bp_err tool_refuse(const bp_tool *tool, const char *argument)
     bool is_long = strncmp(word, "--", 2) == 0, has_value = strchr(argument, '=') != NULL;
     int count = 0;
 
-    for (; (row->name || row->doc) && count < OPTIONS_MOST; row++)
+    for (; row && (row->name || row->doc) && count < OPTIONS_MOST; row++)
         if (row->name) /* else it is the title of a group */
             names[count++] = row->name;
     if (is_long)

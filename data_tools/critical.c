@@ -7,6 +7,7 @@
 #include "file_tool.h"
 #include "statistics/inference.h"
 #include "text/unicode/characters.h"
+#include "text/unicode/plain_words.h"
 #include "text/unicode/unicode.h"
 
 #include <inttypes.h>
@@ -14,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CONDITIONS_MOST 1000     /* half a million pairs */
+#define CELLS_MOST      10000000 /* of items and conditions */
 
 /* ---- the word that a label names ---- */
 
@@ -87,6 +91,24 @@ bp_err critical_find(const scored_words *words, const char *value, int64_t docum
     return err;
 }
 
+char *critical_text(const scored_words *words, int64_t first, int64_t end)
+{
+    bp_buffer all = {0}, word = {0};
+
+    for (int64_t w = first; w < end; w++) {
+        const char *text = words->text.data + words->words[w].at;
+        size_t bytes = words->words[w].bytes, at = 0;
+
+        while (bp_plain_word(text, bytes, &at, &word))
+            bp_buffer_printf(&all, "%s%.*s", all.bytes > 0 ? " " : "", (int)word.bytes, word.data);
+    }
+    if (all.bytes == 0)
+        bp_buffer_add(&all, words->text.data + words->words[first].at, words->words[first].bytes);
+    bp_buffer_add(&all, "", 1);
+    bp_buffer_clear(&word);
+    return bp_buffer_take(&all);
+}
+
 /* ---- the test ---- */
 
 /* Of the documents of an item in a condition. */
@@ -117,6 +139,51 @@ static void fill_cells(const critical_test *test, int64_t model, cell *cells)
         cells[item * conditions + condition].sum += value;
         cells[item * conditions + condition].count++;
     }
+}
+
+static bool is_different(const char *one, const char *other)
+{
+    return one && other && strcmp(one, other) != 0;
+}
+
+/* Warns of the two conditions in which most items have different critical words: positions that
+ * punctuation or an added word shifts. */
+static void warn_of_words(const critical_test *test, const int64_t *used, int64_t used_count)
+{
+    int64_t conditions = test->between->value_count, most = 0, pair[2] = {0}, shown = 0;
+    const char **words = bp_alloc("tool.words", test->items->value_count * conditions,
+                                  sizeof *words); /* of an item's first document in a condition */
+
+    for (int64_t d = test->documents; d-- > 0;)
+        if (test->words[d] && test->items->codes[d] >= 0 && test->between->codes[d] >= 0)
+            words[test->items->codes[d] * conditions + test->between->codes[d]] = test->words[d];
+    for (int64_t a = 0; a < used_count; a++)
+        for (int64_t b = a + 1; b < used_count; b++) {
+            int64_t count = 0, first = -1;
+
+            for (int64_t i = 0; i < test->items->value_count; i++)
+                if (is_different(words[i * conditions + used[a]],
+                                 words[i * conditions + used[b]])) {
+                    first = first < 0 ? i : first;
+                    count++;
+                }
+            if (count > most) {
+                most = count;
+                shown = first;
+                pair[0] = used[a];
+                pair[1] = used[b];
+            }
+        }
+    if (most > 0)
+        BP_WARN("surprisal.different_words",
+                "%" PRId64 " items have different critical words in '%.100s' and '%.100s', such as "
+                "'%.100s' and '%.100s' of item '%.100s': at --critical; their own probabilities "
+                "are part of the difference: if one word is meant, mend the positions, and count "
+                "punctuation that stands apart as a word",
+                most, test->between->values[pair[0]], test->between->values[pair[1]],
+                words[shown * conditions + pair[0]], words[shown * conditions + pair[1]],
+                test->items->values[shown]);
+    bp_free(words);
 }
 
 static double mean_of(const cell *one)
@@ -217,6 +284,24 @@ static void warn_of(const critical_test *test, const paired_row *rows, int64_t c
                 test->between->values[least->other], BP_FEW_DOCUMENTS);
 }
 
+bp_err critical_check(const critical_test *test)
+{
+    int64_t conditions = test->between->value_count, items = test->items->value_count;
+
+    if (test->between == test->items)
+        return BP_FAIL(BP_ERR_USAGE, "surprisal.no_items",
+                       "label '%.100s' is that of the conditions too: at --items; name the label "
+                       "that says which documents are of one item",
+                       test->items->name);
+    if (conditions <= CONDITIONS_MOST && (conditions == 0 || items <= CELLS_MOST / conditions))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "surprisal.many_conditions",
+                   "label '%.100s' has %" PRId64 " values, and label '%.100s' %" PRId64
+                   ": at --between and --items; at most %d conditions are compared, name the "
+                   "labels of conditions and of items",
+                   test->between->name, conditions, test->items->name, items, CONDITIONS_MOST);
+}
+
 bp_err critical_print(const critical_test *test)
 {
     int64_t conditions = test->between->value_count, count = 0, used_count;
@@ -253,6 +338,7 @@ bp_err critical_print(const critical_test *test)
             print_row(test, &rows[k]);
         }
         warn_of(test, rows, count);
+        warn_of_words(test, used, used_count);
     }
     bp_free(p);
     bp_free(rows);

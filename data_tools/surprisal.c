@@ -86,6 +86,7 @@ typedef struct surprisal {
     word_counts counts;          /* of words of the first, in its texts or in others */
     const score_label *critical; /* NULL: all words are printed */
     double **tested;             /* [count][documents] of --between; else NULL */
+    char **tested_words;         /* [documents] with `tested`: critical_test.words */
 } surprisal;
 
 /* ---- words of all models, and frequencies ---- */
@@ -317,7 +318,7 @@ static bp_err find_words_of(const surprisal *self, int64_t document, int64_t *fi
                                end);
 }
 
-/* The surprisal of words [first, end), for the test. */
+/* The surprisal and the text of words [first, end), for the test. */
 static void keep_document(surprisal *self, int64_t document, int64_t first, int64_t end)
 {
     for (int m = 0; m < self->count; m++) {
@@ -327,6 +328,8 @@ static void keep_document(surprisal *self, int64_t document, int64_t first, int6
         for (int64_t w = first; w < end; w++)
             *sum += surprisal_of(self, &self->models[m].words[w]);
     }
+    if (first < end)
+        self->tested_words[document] = critical_text(&self->models[0], first, end);
 }
 
 static bp_err put_documents(surprisal *self)
@@ -413,7 +416,11 @@ static bp_err put_results(surprisal *self, const surprisal_arguments *arguments)
         err = find_label(self, &test.between, arguments->between);
     if (err == BP_OK)
         err = find_label(self, &test.items, arguments->items);
+    if (err == BP_OK && test.between)
+        err = critical_check(&test);
     self->tested = test.between ? bp_alloc("tool.words", self->count, sizeof *self->tested) : NULL;
+    if (self->tested)
+        self->tested_words = bp_alloc("tool.words", test.documents, sizeof *self->tested_words);
     for (int m = 0; m < self->count; m++) {
         names[m] = name_of(self, m);
         if (self->tested)
@@ -425,11 +432,13 @@ static bp_err put_results(surprisal *self, const surprisal_arguments *arguments)
         err = put_documents(self);
     test.values = (const double *const *)self->tested;
     test.names = (const char *const *)names;
+    test.words = self->tested_words;
     if (err == BP_OK && self->tested)
         err = critical_print(&test);
     for (int m = 0; self->tested && m < self->count; m++)
         bp_free(self->tested[m]);
     bp_free(self->tested);
+    bp_names_free(&self->tested_words, test.documents);
     bp_names_free(&names, self->count);
     return err;
 }

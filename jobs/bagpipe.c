@@ -284,7 +284,7 @@ static bp_err start(const bp_job *job, const bp_job_call *call)
 
     /* once for all, by the coordinator or, where it opens none, the first rank that computes; every
      * rank checks what it reads of one */
-    bp_corpus_file_hash_whole(works && bp_comm_rank(call->world) < 2);
+    (void)bp_corpus_file_hash_whole(works && bp_comm_rank(call->world) < 2);
     bp_run_note_request(job->name, call->config);
     err =
         job->run ? job->run(call) : bp_work_start(job->work, call->world, call->config, call->plan);

@@ -7,25 +7,63 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
+/* What is equal in ids of one text: lines of one number of two files are "valid.txt:7" and
+ * "copy.txt:7". */
+static const char *same_part(const char *id)
+{
+    const char *line = strrchr(id, ':');
+
+    return line && isdigit((unsigned char)line[1]) ? line : id;
+}
+
 uint64_t score_group_content(const score_folder *scores, const score_group *group)
 {
-    bp_buffer sizes = {0};
+    bp_buffer text = {0};
     uint64_t hash;
     bool known = group->count > 0;
 
     for (int64_t k = 0; k < group->count; k++) {
         int64_t d = group->documents[k];
         const int64_t both[2] = {scores->bytes[d], scores->words[d]};
+        const char *id = same_part(scores->ids + (size_t)d * scores->id_width);
 
-        known = known && both[0] >= 0 && both[1] >= 0;
-        bp_buffer_add(&sizes, both, sizeof both);
+        known = known && both[0] >= 0 && both[1] >= 0 && id[0] != '\0';
+        bp_buffer_add(&text, both, sizeof both);
+        bp_buffer_add(&text, id, strlen(id) + 1);
     }
-    hash = known ? bp_xxh3(sizes.data, sizes.bytes) : 0;
-    bp_buffer_clear(&sizes);
+    hash = known ? bp_xxh3(text.data, text.bytes) : 0;
+    bp_buffer_clear(&text);
     return hash;
+}
+
+uint64_t score_group_tokens(const score_folder *scores, const score_group *group)
+{
+    bp_buffer hashes = {0};
+    uint64_t hash;
+
+    for (int64_t k = 0; k < group->count && scores->token_hash; k++)
+        bp_buffer_add(&hashes, &scores->token_hash[group->documents[k]],
+                      sizeof *scores->token_hash);
+    hash = hashes.bytes > 0 ? bp_xxh3(hashes.data, hashes.bytes) : 0;
+    bp_buffer_clear(&hashes);
+    return hash;
+}
+
+/* By the tokens of one tokenizer, else by ids and sizes of documents. */
+static bool is_same_text(const score_table *table, const score_cell *one, const score_cell *other)
+{
+    const json_t *tokenizer = json_object_get(table->conventions[one->model], "tokenizer_hash"),
+                 *others = json_object_get(table->conventions[other->model], "tokenizer_hash");
+
+    if (one->token_content != 0 && other->token_content != 0 && tokenizer &&
+        json_equal(tokenizer, others))
+        return one->documents_all == other->documents_all &&
+               one->token_content == other->token_content;
+    return one->content != 0 && one->content == other->content;
 }
 
 void score_table_name_by_content(score_table *table, score_cell *cell)
@@ -39,7 +77,7 @@ void score_table_name_by_content(score_table *table, score_cell *cell)
             continue;
         if (strcmp(other->name, cell->name) == 0)
             return;
-        if (other->model != cell->model && other->content == cell->content && !same)
+        if (other->model != cell->model && !same && is_same_text(table, other, cell))
             same = other;
     }
     for (int64_t k = 0; same && k + 1 < table->cell_count; k++)
@@ -92,22 +130,33 @@ static void note_contexts(const score_table *table, bp_buffer *note)
     }
 }
 
+/* Does a setting of some model's scores differ from the first one's? */
+static bool differs(const score_table *table, const char *key)
+{
+    const json_t *value = json_object_get(table->conventions[0], key);
+    bool differs = false;
+
+    for (int64_t m = 1; m < table->model_count; m++) {
+        const json_t *other = json_object_get(table->conventions[m], key);
+
+        differs = differs || (value != other && !json_equal(value, other));
+    }
+    return differs;
+}
+
 void score_table_add_note(score_table *table, bool warn)
 {
+    json_t *keys = json_object(); /* of all models: some have an order */
     bp_buffer note = {0};
     bool only_windows = true;
     const char *key;
     json_t *value;
 
-    if (table->model_count == 0)
-        return;
-    json_object_foreach(table->conventions[0], key, value)
+    for (int64_t m = 0; m < table->model_count; m++)
+        (void)json_object_update_missing(keys, table->conventions[m]);
+    json_object_foreach(keys, key, value)
     {
-        bool differs = false;
-
-        for (int64_t m = 1; m < table->model_count; m++)
-            differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
-        if (!differs)
+        if (!differs(table, key))
             continue;
         bp_buffer_printf(&note, "%s%s",
                          note.bytes > 0 ? ", " : "these settings differ between the scores: ",
@@ -115,6 +164,7 @@ void score_table_add_note(score_table *table, bool warn)
         only_windows = only_windows && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0 ||
                                         strcmp(key, "order") == 0);
     }
+    json_decref(keys);
     if (note.bytes == 0)
         return;
     bp_buffer_printf(&note, ": ");

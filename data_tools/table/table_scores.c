@@ -109,10 +109,12 @@ static bp_err add_cell(void *self, const score_group *group)
                          .value = group->value ? bp_strdup(group->value) : NULL,
                          .model = table->model_count - 1,
                          .documents = taken};
-    if (cell->scope == SCOPE_CORPUS)
+    if (cell->scope == SCOPE_CORPUS) {
+        cell->documents_all = group->count;
         cell->content = score_group_content(r->scores, group);
-    if (cell->content != 0)
+        cell->token_content = score_group_tokens(r->scores, group);
         score_table_name_by_content(table, cell);
+    }
     r->draws.count = 0;
     for (int64_t k = 0; k < group->count; k++) {
         if (!clean_part_has(&r->clean, group->documents[k]))

@@ -18,7 +18,9 @@ typedef struct score_cell {
     score_scope scope;
     char *name, *value; /* NULL if there is none */
     int64_t model, documents, tokens;
-    uint64_t content; /* of a corpus: a hash of its documents' bytes and words; 0: unknown */
+    /* of a corpus, of all its documents: */
+    int64_t documents_all;
+    uint64_t content, token_content; /* score_group_content, score_group_tokens */
     score_figure figures[SCORE_FIGURES];
 } score_cell;
 
@@ -62,9 +64,11 @@ char *score_table_spell_group(const score_cell *cell);
  * Errors: BP_ERR_FORMAT no cell has it; BP_ERR_SYSTEM gnuplot is missing; BP_ERR_IO. */
 bp_err score_table_draw(const score_table *table, int figure, const char *path);
 
-/** Of a corpus whose documents' sizes are known: a text that is a corpus by several tokenizers has
- * one; 0: not known. */
+/** A hash of the ids, bytes and words of a corpus's documents, the same by several tokenizers; 0:
+ * not known. */
 uint64_t score_group_content(const score_folder *scores, const score_group *group);
+/** A hash of its documents' tokens; 0: not known. */
+uint64_t score_group_tokens(const score_folder *scores, const score_group *group);
 /** A new cell's corpus of another name that is the text of an earlier model's corpus gets its name,
  * and so is in its row. */
 void score_table_name_by_content(score_table *table, score_cell *cell);

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "bench/bench_priv.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "?";
 }
 
-/* "205 GFLOP/s"; "" without a value. */
+/* "205 GFLOP/s": four characters of a number at most, as rounded; "" without a value. */
 static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
 {
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P"};
@@ -34,12 +35,12 @@ static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
     out[0] = '\0';
     if (!(value > 0))
         return;
-    for (; value >= 1000 && k < 5; k++)
+    for (; value >= 999.5 && k < 5; k++)
         value /= 1000;
     (void)snprintf(out, CELL_BYTES, "%.*f %s%s",
-                   value < 10    ? 2
-                   : value < 100 ? 1
-                                 : 0,
+                   value < 9.995   ? 2
+                   : value < 99.95 ? 1
+                                   : 0,
                    value, PREFIXES[k], unit);
 }
 
@@ -47,9 +48,14 @@ static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
 static void write_spread(char out[CELL_BYTES], const json_t *figure)
 {
     double half = (number(figure, "high") - number(figure, "low")) / 2;
+    double percent = 100 * half / number(figure, "median");
 
-    (void)snprintf(out, CELL_BYTES, number(figure, "repeats") < 2 ? "-" : "%.0f %%",
-                   100 * half / number(figure, "median"));
+    if (number(figure, "repeats") < 2 || isnan(percent))
+        (void)snprintf(out, CELL_BYTES, "-");
+    else if (percent < 999.5)
+        (void)snprintf(out, CELL_BYTES, "%.0f %%", percent);
+    else
+        (void)snprintf(out, CELL_BYTES, ">999%%");
 }
 
 /* "all_sum 64 MiB" */
@@ -82,13 +88,14 @@ static void print_figure(const char *name, const json_t *figure)
 static void print_message(const char *name, const json_t *row)
 {
     const json_t *seconds = get(row, "seconds");
-    char link[CELL_BYTES], spread[CELL_BYTES];
+    char link[CELL_BYTES], spread[CELL_BYTES], where[NAME_BYTES];
 
     write_quantity(link, number(row, "bytes_per_second"), "B/s");
     write_spread(spread, seconds);
-    bp_log("%-21s %14s %5s %11.1f us  rank %d on %.12s", name, link, spread,
-           1e6 * number(seconds, "median"), (int)number(row, "slowest_rank"),
-           text(row, "slowest_host"));
+    (void)snprintf(where, sizeof where, "rank %d on %.12s", (int)number(row, "slowest_rank"),
+                   text(row, "slowest_host"));
+    bp_log("%-21s %14s %5s %11.1f us  %.21s", name, link, spread, 1e6 * number(seconds, "median"),
+           where);
 }
 
 static void print_rounds(const char *name, const json_t *rounds)

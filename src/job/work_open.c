@@ -3,12 +3,14 @@
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "mesh/lockstep.h"
+#include "run/status/run_status.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,6 +36,29 @@ static bp_err check_members(const bp_work_job *job, int64_t members)
     return BP_OK;
 }
 
+/* Warns if `path` is the folder of a training that has not finished: its model is not the one that
+ * the training ends with. Other paths and unreadable runs are left to what opens them. */
+static void warn_of_unfinished(const char *path)
+{
+    json_t *status = NULL;
+    const char *state;
+    int64_t step, steps;
+
+    if (bp_run_status_read(&status, path, 0, NULL) != BP_OK)
+        return;
+    state = json_string_value(json_object_get(status, "state"));
+    steps = json_integer_value(json_object_get(status, "steps"));
+    char *parent = bp_path_join(path, "checkpoints");
+    step = bp_checkpoint_newest_step(parent);
+    if (state && step >= 0 && step < steps && strcmp(state, "finished") != 0)
+        BP_WARN("checkpoint.unfinished",
+                "step %" PRId64 " of %" PRId64 " is taken, and the training has not finished "
+                "(%s): at %s; its figures are not those of the finished model, see bagpipe status",
+                step, steps, state, path);
+    bp_free(parent);
+    json_decref(status);
+}
+
 /* An ensemble, or one model? On the root. */
 static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
 {
@@ -49,6 +74,8 @@ static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
         bp_ensemble_list_clear(&list);
     }
     bp_checkpoint_warn_not_best(memory->model);
+    if (!listed)
+        warn_of_unfinished(memory->model);
     return err == BP_OK ? check_members(job, members) : err;
 }
 

@@ -15,7 +15,7 @@
 #define PIECE_BYTES (PIECE * (int64_t)sizeof(float))
 #define UNDER_WAY   16            /* pieces: a poll after a sleep finds some */
 #define SMALL       INT64_C(4096) /* floats: fewer are latency-bound and use doubling */
-#define STACK_PIECE 512           /* doubles on the stack */
+#define STACK_PIECE 4096          /* doubles on the stack: 32 KiB */
 
 static bool is_power_of_two(int size)
 {

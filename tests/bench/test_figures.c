@@ -1,6 +1,9 @@
 /* What a bench makes of its measurements: statistics, FLOPs, names of models. */
 #include "bp_test.h"
 
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "bench/bench_priv.h"
 #include "statistics/resample.h"
 
@@ -120,6 +123,79 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     assert_string_equal(why, "");
 }
 
+/* ---- the table ---- */
+
+static json_t *figure_of(double value, double high)
+{
+    return json_pack("{s:s, s:f, s:f, s:f, s:i, s:f, s:{s:f}, s:{s:f}}", "unit", "tokens/s",
+                     "median", value, "low", value, "high", high, "repeats", 3, "mfu", 0.5,
+                     "slowest", "median", value, "one", "median", value);
+}
+
+/* The rows of bench_print, without the time that the file has before each. */
+static char *rows_of(json_t *result)
+{
+    const char *path = bp_test_path("bench.log");
+    char *text = NULL, *rows = bp_strdup("");
+    size_t bytes;
+
+    bp_test_expect(bp_log_open(path), BP_OK);
+    bench_print(result);
+    bp_log_close();
+    bp_test_expect(bp_file_read(path, 1 << 16, &text, &bytes), BP_OK);
+    assert_non_null(strstr(text, "ranks "));
+    size_t time_bytes = (size_t)(strstr(text, "ranks ") - text);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        char *more = bp_sprintf("%s%s\n", rows, line + time_bytes);
+
+        assert_in_range(strlen(line) - time_bytes, 1, 80);
+        bp_free(rows);
+        rows = more;
+    }
+    bp_free(text);
+    json_decref(result);
+    return rows;
+}
+
+static void numbers_have_four_characters_when_rounded(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } CASES[] = {{9.994e3, " 9.99 ktokens/s "}, {9.996e3, " 10.0 ktokens/s "},
+                 {99.94e3, " 99.9 ktokens/s "}, {99.96e3, " 100 ktokens/s "},
+                 {999.4e3, " 999 ktokens/s "},  {999.6e3, " 1.00 Mtokens/s "},
+                 {1e18, " 1000 Ptokens/s "},    {0.5, " 0.50 tokens/s "}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        json_t *result = json_pack("{s:{s:o}}", "models", "gpt2",
+                                   figure_of(CASES[k].value, 1.5 * CASES[k].value));
+        char *rows = rows_of(result);
+
+        assert_non_null(strstr(rows, CASES[k].text));
+        assert_non_null(strstr(rows, " 25 % "));
+        bp_free(rows);
+    }
+}
+
+/* Of repeats that differ very much, and of a host with a long name. */
+static void rows_fit_80_columns(void **state)
+{
+    json_t *link = json_pack("{s:i, s:f, s:i, s:s, s:{s:f, s:f, s:f, s:i}}", "bytes", 1 << 20,
+                             "bytes_per_second", 9.996e9, "slowest_rank", 12345, "slowest_host",
+                             "a-host-with-a-long-name", "seconds", "median", 1e-6, "low", 1e-6,
+                             "high", 1.0, "repeats", 9);
+    char *rows = rows_of(json_pack("{s:{s:o}, s:{s:[o]}}", "models", "gpt2",
+                                   figure_of(9.996e3, 9.996e5), "exchange", "all_sum", link));
+
+    (void)state;
+    assert_non_null(strstr(rows, " >999% "));
+    assert_non_null(strstr(rows, "all_sum 1 MiB"));
+    assert_non_null(strstr(rows, "  rank 12345 on a-host-"));
+    bp_free(rows);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -130,6 +206,8 @@ int main(void)
         cmocka_unit_test(models_are_named_by_a_list),
         cmocka_unit_test(made_up_tokens_stay_in_the_vocabulary),
         cmocka_unit_test(model_that_does_not_fit_is_left_out_with_the_reason),
+        cmocka_unit_test(numbers_have_four_characters_when_rounded),
+        cmocka_unit_test(rows_fit_80_columns),
     };
     return BP_TEST_RUN(tests);
 }

@@ -603,14 +603,15 @@ class Compare(JobTest):
         self.assertFalse(os.path.exists(self.at("none.svg")))
 
     def test_a_text_under_two_names_is_one_row(self):
-        """The row has the first name; another text of as many documents has a row of its own."""
+        """The row has the first name; another text of as many documents has a row of its own, of as many bytes and words too."""
         texts = [{"text": row["text"], "genre": "x"} for row in self.rows[:12]]
-        for name, rows in (("one-name", texts), ("other-name", texts), ("other-text", [{**row, "text": row["text"] + " more"} for row in texts])):
+        for name, rows in (("one-name", texts), ("other-name", texts), ("other-text", [{**row, "text": row["text"] + " more"} for row in texts]),
+                           ("other-order", [{**row, "text": row["text"][::-1]} for row in texts])):
             self.labelled(name, rows)
-        for name, model, corpus in (("named-1", "m1", "one-name"), ("named-2", "m2", "other-name"), ("named-3", "m2", "other-text")):
+        for name, model, corpus in (("named-1", "m1", "one-name"), ("named-2", "m2", "other-name"), ("named-3", "m2", "other-text"), ("named-4", "m1", "other-order")):
             self.score(name, model, corpus)
-        rows = [row for row in csv.DictReader(self.table(*(self.at(f"named-{k}") for k in (1, 2, 3))).out.splitlines()) if row["scope"] == "corpus"]
-        self.assertEqual([row["name"] for row in rows], ["one-name", "one-name", "other-text"])
+        rows = [row for row in csv.DictReader(self.table(*(self.at(f"named-{k}") for k in (1, 2, 3, 4))).out.splitlines()) if row["scope"] == "corpus"]
+        self.assertEqual([row["name"] for row in rows], ["one-name", "one-name", "other-text", "other-order"])
 
     def test_head_is_of_files(self):
         self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), "--head", "2"]), 64, "[table.bad_form]", "--head")
@@ -629,6 +630,11 @@ class Compare(JobTest):
             self.assertEqual(json.load(file)["convention"]["order"], 3)
         with open(self.at("three/run.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["parameters"], 0)
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('of-cells')}", f"corpus.train={self.at('valid.h5')}", "model.kind=rnn", "model.layers=1", "model.width=8",
+                   "model.context=16", "train.batch=2", "train.steps=1"])
+        self.score("by-cells", "of-cells", "twelve")
+        for runs in (("by-three", "by-cells"), ("by-cells", "by-three")):  # the setting that only one of them has
+            self.assertIn("between the scores: order: a token is predicted from at most", self.table(*map(self.at, runs), "--form", "text").out)
 
     def test_what_a_table_of_scores_does_not_compare(self):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])

@@ -102,6 +102,18 @@ class Pages(Explained):
         cjk = "".join(data_of(self.page(name, "example-14.html"))["inputs"]["text"])
         self.assertIn("雨", cjk)
 
+    def test_colours_have_a_direction_only_where_values_have(self):
+        browser = shutil.which("chromium")
+        if not browser:
+            self.skipTest("there is no chromium to run the pages' script")
+        for method, says, other in (("saliency", "no value is negative", "Orange raises"), ("gradient", "Orange raises", "no value is negative")):
+            self.explained("way-" + method, 0, *self.keys[:3], f"explain.methods={method}", "explain.examples=1")
+            dom = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "file://" + os.path.join(self.at("way-" + method), "explain", "example-1.html")],
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, timeout=60).stdout
+            shown = re.sub(r"<script.*?</script>", "", dom, flags=re.S)
+            self.assertIn(says, shown)
+            self.assertNotIn(other, shown)
+
     def test_bytes_of_a_character_are_shown_together(self):
         """Of targets and of what the lens predicts: tokens of a byte, and a model that knows which ones follow."""
         line = "雨が石に降る猫坐"

@@ -296,7 +296,8 @@ class Questions(JobTest):
             self.refused(65, words + ["wrong.jsonl:3"], ranks=2 * (number % 2), path=path)
         self.refused(65, ["[questions.none]"], path=self.write("none.jsonl", "\n\n"))
         self.refused(66, ["[file.missing]"], path=self.at("missing.jsonl"))
-        self.refused(78, ["[questions.other_key]", "score.tokens"], "score.tokens=yes")
+        for key in ("score.tokens", "score.entropy"):
+            self.refused(78, ["[questions.other_key]", key], f"{key}=yes")
         self.refused(78, ["[config.exclusive_keys]"], f"score.corpus={self.at('train.h5')}")
         self.refused(78, ["[score.context_too_long]"], "score.context=100000")
 

@@ -151,6 +151,27 @@ class Score(ScoreFiles, JobTest):
         self.assertEqual(rows[0].split()[1:3], [str(summary["documents"]), str(summary["tokens"])])
         self.assertAlmostEqual(float(rows[0].split()[3]), summary["perplexity"], 4)
 
+    def test_a_state_carried_in_training_is_warned_of(self):
+        """Of short documents, which begin with the zero state; not after a training whose windows did, nor of a long document."""
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            self.write("long.txt", file.read())
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "text", "--out", self.at("long.h5"), self.at("long.txt")])
+        for order, corpus, warned in (("auto", "valid.h5", 1), ("auto", "long.h5", 0), ("shuffle", "valid.h5", 0)):
+            model = self.at("lstm-" + order)
+            if not os.path.exists(model):
+                self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={model}", "model.kind=lstm", "model.heads=", f"corpus.order={order}", "train.steps=2"])
+            result = run(self.command(f"{order}-{corpus}", self.at(corpus), f"score.model={model}"))
+            self.assertEqual(result.status, 0, str(result))
+            self.assert_warning(result, "[score.zero_state]", "corpus.order=shuffle", times=warned)
+            self.assert_warning(result, "[score.other_documents]", "train.h5", times=corpus == "long.h5")  # one document, and lines
+
+    def test_a_model_worse_than_guessing_is_warned_of(self):
+        """A training that diverged to a loss that is finite; not of one that has hardly begun."""
+        for name, rate, warned in (("begun", "1e-3", 0), ("diverged", "4", 1)):
+            trained = self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=12", "optimizer.warmup=0", f"optimizer.lr={rate}"])
+            self.assert_warning(trained, "[training.worse_than_guessing]", f"optimizer.lr = {rate};", times=warned)
+            self.assert_warning(run(self.command("of-" + name, self.at("valid.h5"), f"score.model={self.at(name)}")), "[score.worse_than_guessing]", times=warned)
+
     def test_text_of_the_training_is_warned_of(self):
         """The corpus itself, documents of it, and text of another form, whose line breaks no training document had; nothing of other text."""
         with open(self.at("train.txt"), encoding="utf-8") as file:
@@ -158,15 +179,17 @@ class Score(ScoreFiles, JobTest):
         with open(self.at("valid.txt"), encoding="utf-8") as file:
             other = [line for line in file.read().splitlines() if len(line.split()) > 7]
         half = len(lines) // 2
-        texts = {"lines": lines[:half], "some": other[:40] + lines[7:9], "few": other[:400] + lines[7:8], "apart": other[:40]}
+        texts = {"lines": lines[:half], "part": lines[:half // 2], "some": other[:40] + lines[7:9], "few": other[:400] + lines[7:8], "apart": other[:40]}
         for name, of in texts.items():
             self.write(name + ".txt", "\n".join(of) + "\n")
             self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at(name + ".h5"), self.at(name + ".txt")])
         self.write("joined.jsonl", "".join(json.dumps({"text": "\n".join(other[k:k + 4])}) + "\n" for k in range(0, 40, 4)))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("joined.h5"), self.at("joined.jsonl")])
+        self.write("rare.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in ["\n".join(other[:2]), *other[2:8]]))  # what is there once is a rare word
+        for name in ("joined", "rare"):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at(name + ".h5"), self.at(name + ".jsonl")])
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('of-lines')}", f"corpus.train={self.at('lines.h5')}", "train.steps=2"])
         self.write("of-lines.json", json.dumps({"members": [{"name": "a", "path": self.at("of-lines")}]}))
-        says = {"lines": ["is the text that the model was trained on"], "some": ["2 of 42 documents", "document 40"], "few": [], "apart": [], "joined": ["the line break (30 times)"]}
+        says = {"lines": ["is the text that the model was trained on"], "part": [f"{half // 2} of {half // 2} documents, 100 % of the tokens"], "some": ["2 of 42 documents", "document 40"], "few": [], "apart": [], "rare": [], "joined": ["the line break (30 times)"]}
         for name, said in says.items():
             for model, ranks in (("of-lines", 0), ("of-lines.json", 2)):
                 result = run(self.command(f"{name}-{ranks}", self.at(name + ".h5"), f"score.model={self.at(model)}"), ranks)
@@ -180,6 +203,8 @@ class Score(ScoreFiles, JobTest):
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('tuned')}", f"corpus.train={self.at('lines.h5')}", f"model.init={self.at('of-lines')}", "train.steps=2"])
         tuned = run(self.command("tuned-joined", self.at("joined.h5"), f"score.model={self.at('tuned')}"))
         self.assertNotIn("[score.", tuned.err)  # it may have learned them before
+        store = run(self.command("store", self.at("lines.h5"), f"score.model={self.at('of-lines')}", "score.states=yes"))
+        self.assertEqual((store.status, "[score." in store.err), (0, False), str(store))  # a datastore is made of the training text
         os.rename(self.at("lines.h5"), self.at("moved.h5"))
         gone = run(self.command("gone", self.at("some.h5"), f"score.model={self.at('of-lines')}"))
         self.assertEqual((gone.status, "[score." in gone.err), (0, False), str(gone))

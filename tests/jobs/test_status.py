@@ -43,6 +43,13 @@ class Status(JobTest):
     def committed(self, name):
         return os.path.isdir(self.at(name + "/checkpoints")) and len(steps(self.at(name))) > 1
 
+    def applied(self, name):
+        """A job that applies the run's model, as far as its plan."""
+        result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('scored')}", f"score.model={self.at(name)}",
+                      f"score.corpus={self.at('valid.h5')}", "--plan"])
+        self.assertEqual(result.status, 0, str(result))
+        return result
+
     def resumed(self, name):
         return len(events(self.at(name), "resumed")) > 0
 
@@ -57,6 +64,7 @@ class Status(JobTest):
         text = self.asked("run").out
         self.assertRegex(text, r": pretrain, running on \S+, 1 rank; seen alive .* ago\n")
         self.assertRegex(text, r"progress +step \d+ of 1000000 .* left\n")
+        self.assert_warning(self.applied("run"), "[checkpoint.unfinished]", " of 1000000 is taken", "(running)", "bagpipe status")
 
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -68,6 +76,7 @@ class Status(JobTest):
         self.assertIn(f"goes on from step {newest}", reported["next"])
         before = tree(self.at("run"))
         self.assertIn("dead: its job is gone", self.asked("run").out)
+        self.assert_warning(self.applied("run"), "[checkpoint.unfinished]", f"step {newest} of 1000000", "(dead)")
         self.assertEqual(tree(self.at("run")), before)  # nothing is written, not even to the torn file
 
         process = self.start("run")

@@ -182,6 +182,10 @@ class Surprisal(JobTest):
             refused = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no-entropy')}", f"score.model={self.at(model)}",
                            f"score.corpus={self.at('text.h5')}", "score.entropy=yes"], ranks)
             self.assert_error(refused, 78, "[score.no_entropy]")
+        self.score("store", "one", "text", "score.states=yes")
+        mixed = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no-entropy')}", f"score.model={self.at('one')}", f"score.corpus={self.at('text.h5')}",
+                     f"score.neighbours={self.at('store/score/states.h5')}", "neighbours.k=2", "score.entropy=yes"])
+        self.assert_error(mixed, 78, "[score.no_entropy]", "score.neighbours")
         self.score("pair", "pair.json", "text")
         with h5py.File(os.path.join(self.at("pair"), "score", "tokens.h5")) as file:
             first = float(file["total_entropy"][0]) / math.log(2)
@@ -215,6 +219,7 @@ class Surprisal(JobTest):
         result = run([program("bagpipe-data"), "surprisal", *runs, "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[surprisal.unpaired_items]", "1 items")
+        self.assert_warning(result, "[surprisal.different_words]", "7 items", "'short' and 'long'", "'here' and 'certainly' of item")  # of positions that an added word shifts
         table = list(csv.DictReader(io.StringIO(result.out)))
         self.assertEqual([(row["model"], row["a"], row["b"]) for row in table],
                          [(model, a, b) for model in "AB" for a, b in (("short", "long"), ("short", "bare"), ("long", "bare"))])
@@ -249,6 +254,7 @@ class Surprisal(JobTest):
         result = run([program("bagpipe-data"), "surprisal", self.at("few-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[surprisal.few_items]", "1 items", "below 10")
+        self.assertNotIn("different_words", result.err)
         self.assertEqual([row[-5:] for row in csv.reader(io.StringIO(result.out))][1], [""] * 5)
         for name, rows, between, status, *said in (("none", [("The cat.", "dog", "a", "1")], True, 65, "[surprisal.no_critical_word]", "'dog' is in document 0 0 times"),
                                                    ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),
@@ -258,6 +264,11 @@ class Surprisal(JobTest):
             self.items(name, rows)
             words = ("--between", "condition", "--items", "item") if between else ("--between", "conditions", "--items", "item")
             self.assert_error(run([program("bagpipe-data"), "surprisal", self.at(name + "-one"), "--critical", "critical", *words]), status, *said)
+        self.items("many", [("The cat.", "cat", str(k), "1") for k in range(1001)])
+        for words, status, said in ((("condition", "--items", "condition"), 64, "[surprisal.no_items]"), (("condition", "--items", "item"), 65, "[surprisal.many_conditions]")):
+            result = run([program("bagpipe-data"), "surprisal", self.at("many-one"), "--critical", "critical", "--between", *words])
+            self.assert_error(result, status, said)
+            self.assertEqual(result.out, "")
         for words in (("--between", "condition"), ("--items", "item", "--critical", "critical"), ("--between", "condition", "--items", "item")):
             self.assert_error(run([program("bagpipe-data"), "surprisal", self.at("few-one"), *words]), 64, "[surprisal.no_items]")
 

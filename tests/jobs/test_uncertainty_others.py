@@ -350,12 +350,18 @@ class UncertaintyOthers(test_finetune.TaskTest):
         got = summary["methods"]["others"]
         self.assertAlmostEqual(got["temperature"], 1 / betas[numpy.argmin(nll)], delta=2e-3)
         self.assertAlmostEqual(got["temperature_nll"], min(nll), 4)
+        self.check_tempered(got, table, mean[:42], truth, known)
+        without = self.studied("tail-no-sets", models, keys[0], "uncertainty.coverage=0")["methods"]["others"]  # the same without sets between
+        self.check_tempered(without, self.outcomes("tail-no-sets", "others"), mean[:42], truth, known)
+        self.assertNotIn("target_rank", self.outcomes("tail-no-sets", "others"))
         self.assertEqual(self.studied("tail-two", models, *keys, ranks=2)["methods"]["others"], summary["methods"]["others"])
         # without them there are none, also where an earlier start had them
         numpy.save(self.at("tail.npy"), p[:, :42])
         again = self.studied("tail", models, *keys)["methods"]
         self.assertNotIn("sets", again["others"])
-        self.assertEqual(again["one"]["sets"], summary["methods"]["one"]["sets"])
+        self.assertEqual((again["others"]["temperature"], again["others"]["nll_tempered"]), (None, None))
+        for figure in ("sets", "nll_tempered"):
+            self.assertEqual(again["one"][figure], summary["methods"]["one"][figure])
         numpy.save(self.at("tail.npy"), p[:, :-1])
         for ranks in (0, 2):
             self.assert_error(self.study("tail", models, *keys, ranks=ranks), 65, "[predictions.unlike_rows]", "42 predictions", "72 with those of corpus.valid")
@@ -363,6 +369,52 @@ class UncertaintyOthers(test_finetune.TaskTest):
         numpy.save(self.at("tail.npy"), p / p.sum(2, keepdims=True))
         self.assert_error(self.study("tail", models, *keys), 65, "[predictions.zero_probability]", "row 45 of ")
         self.assertNotIn("sets", self.studied("tail", f"one={self.model()}, others={self.model()}", "uncertainty.coverage=0.8")["methods"]["others"])
+
+    def check_tempered(self, got, table, p, truth, known):
+        """Statistics of each row, and figures, of p to the power 1 / T."""
+        q = p ** (1 / got["temperature"])
+        q /= q.sum(1, keepdims=True)
+        right = numpy.eye(3)[truth[:known]]
+        logprob, brier = numpy.log((q[:known] * right).sum(1)), ((q[:known] - right) ** 2).sum(1)
+        for column, want in (("tempered_logprob", logprob), ("tempered_brier", brier)):
+            numpy.testing.assert_allclose(table[column][:known], want, rtol=1e-6, err_msg=column)
+            self.assertTrue(numpy.isnan(table[column][known:]).all())
+        numpy.testing.assert_allclose(table["tempered_confidence"], q.max(1), rtol=1e-6)
+        self.assertGreater(abs(got["nll_tempered"] - got["nll"]), 1e-3)
+        self.assertAlmostEqual(got["nll_tempered"], -logprob.mean(), 6)
+        self.assertAlmostEqual(got["brier_tempered"], brier.mean(), 6)
+        bins, correct = numpy.ceil(q[:known].max(1) * 15), q[:known].argmax(1) == truth[:known]
+        self.assertAlmostEqual(got["ece_tempered"], sum((bins == b).mean() * abs((correct - q[:known].max(1))[bins == b].mean()) for b in set(bins)), 6)
+
+    def test_predictions_have_nothing_of_a_model_that_had_their_name(self):
+        numpy.save(self.at("after.npy"), self.foreign())
+        valid, before = f"corpus.valid={self.at('again.h5')}", f"one={self.model()}, a={self.model()}"
+        self.assertIsNotNone(self.studied("after", before, valid)["methods"]["a"]["temperature"])
+        shutil.rmtree(pathlib.Path(self.at("after"), "uncertainty", "scores", "a"))  # the record still has its sets, its temperature and its costs
+        got = self.studied("after", f"one={self.model()}, a={self.at('after.npy')}", valid)["methods"]["a"]
+        self.assertEqual([got[key] for key in ("temperature", "temperature_nll", "nll_tempered", "score_seconds", "memory_mib")], [None] * 5)
+        self.assertNotIn("sets", got)
+
+    def test_corpus_valid_may_come_to_a_finished_study_and_go(self):
+        models, valid = f"one={self.model()}, others={self.at('before.npy')}", f"corpus.valid={self.at('again.h5')}"
+        numpy.save(self.at("before.npy"), self.foreign())
+        without = self.studied("before", models)["methods"]
+        self.assertNotIn("nll_tempered", without["one"])
+        result = self.study("before", models, valid)  # nothing else is new
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[comparison.scored_before]", "method one", "tempered figures and conformal sets", "scores/one")
+        got = read_json(self.at("before"), "uncertainty", "summary.json")["methods"]
+        self.assertEqual((got["one"]["temperature_tokens"], "sets" in got["one"], got["others"]["temperature"]), (30, False, None))
+        numpy.save(self.at("before.npy"), self.foreign(rows=72))  # predictions need no score run, and have all at once
+        shutil.rmtree(pathlib.Path(self.at("before"), "uncertainty", "scores", "one"))  # as the message says
+        result = self.study("before", models, valid, ranks=2)
+        self.assertEqual((result.status, "scored_before" in result.err), (0, False), str(result))
+        for method in read_json(self.at("before"), "uncertainty", "summary.json")["methods"].values():
+            self.assertTrue(method["temperature"] and method["nll_tempered"] and method["sets"])
+        numpy.save(self.at("before.npy"), self.foreign(rows=72)[:, :42])
+        gone = self.studied("before", models)["methods"]["one"]
+        self.assertEqual([gone.get(key) for key in ("temperature", "nll_tempered", "sets")], [None] * 3)
+        self.assertEqual(gone["nll"], without["one"]["nll"])
 
     def test_our_own_predictions_are_calibrated_as_their_model(self):
         model, lines = self.model(), []
@@ -380,6 +432,8 @@ class UncertaintyOthers(test_finetune.TaskTest):
                 for a, b in zip([one[group]] if group == "in_domain" else one[group].values(), [again[group]] if group == "in_domain" else again[group].values(), strict=True):
                     self.assertAlmostEqual(a[kind]["coverage"], b[kind]["coverage"], 9)
         self.assertAlmostEqual(got["one"]["temperature"], got["again"]["temperature"], 3)
+        for figure in ("nll_tempered", "brier_tempered", "ece_tempered", "rms_calibration_error_tempered"):
+            self.assertAlmostEqual(got["one"][figure], got["again"][figure], 4, figure)
         lines[-1], lines[-2] = lines[-2], lines[-1]
         self.write("own-tail.csv", "\n".join([header, *lines]) + "\n")
         self.assert_error(self.study("own-tail", models, f"corpus.valid={self.at('again.h5')}", shifted="mixed"), 65, "[predictions.unlike_documents]", "again.h5", "row 70 of ")

@@ -337,6 +337,30 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertIn("14 clusters", page)
         self.assert_error(self.study("no-sources", f"one={tuned}", *keys, "uncertainty.cluster=book"), 65, "[label.unknown]", "it has source topic")
 
+    def test_a_second_start_keeps_what_each_method_has(self):
+        """A model by every method, an ensemble and predictions of others: another figure is asked for, and nothing is fitted or scored again."""
+        tuned = self.tuned("kept", 0, *MODEL, "train.steps=15")
+        unknown = self.study("unknown", f"one={tuned}:nosuch")
+        self.assert_error(unknown, 78, "[comparison.unknown_method]")
+        words = sorted(set(re.findall(r":([a-z]+)(?=,| or | \()", unknown.err)))
+        self.assertTrue({"dropout", "dropconnect", "laplace", "mahalanobis"} <= set(words), words)
+        numpy.save(self.at("kept.npy"), numpy.random.default_rng(4).dirichlet([1, 1, 1], 60))
+        models = ", ".join([f"one={tuned}", f"pair={self.ensemble('kept-pair', tuned, tuned)}", f"others={self.at('kept.npy')}",
+                            *(f"{word}={tuned}:{word}" for word in words)])
+        keys = [f"corpus.valid={self.at('again.h5')}", f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5"]
+        folder = pathlib.Path(self.at("twice"), "uncertainty")
+        first = self.studied("twice", models, *keys)["methods"]
+        self.assertEqual(len(first), 3 + len(words))
+        sets = (folder / "sets.csv").read_bytes()
+        again = self.study("twice", models, *keys, "uncertainty.coverages=50", ranks=2)
+        self.assertEqual(again.status, 0, str(again))
+        self.assertNotRegex(again.out + again.err, "fitting its|calibrating its")
+        self.assertEqual((folder / "sets.csv").read_bytes(), sets)
+        for method, got in read_json(folder, "summary.json")["methods"].items():
+            self.assertIn("sets", got, method)
+            for key in ("sets", "temperature", "temperature_nll", "nll", "nll_tempered", "fit_seconds"):
+                self.assertEqual(got.get(key), first[method].get(key), (method, key))
+
     def newest(self, run_dir):
         return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]
 

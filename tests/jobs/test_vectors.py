@@ -199,7 +199,8 @@ class Vectors(FolderTest):
 
     def test_what_is_refused(self):
         self.assert_error(self.result("scores", 0), 65, "[tensor.no_head]", "score.vectors=mean")
-        self.assert_error(self.result("both", 0, "score.vectors=mean", "score.tokens=yes"), 78, "[score.vectors_alone]")
+        for key in ("score.tokens", "score.entropy"):
+            self.assert_error(self.result("both", 0, "score.vectors=mean", f"{key}=yes"), 78, "[score.vectors_alone]", key)
         self.assert_error(self.result("long", 0, "score.vectors=mean", "score.context=21"), 78, "[score.context_too_long]")
 
     def test_a_dataset_as_npy(self):

@@ -161,6 +161,11 @@ class Words(JobTest):
         pattern = re.search(r"'(\S+)'", line)[1]
         self.trained("by_pattern", 0, f"corpus.train={pattern}", "train.steps=1")
 
+    def test_a_tool_without_options_refuses_one(self):
+        for tool in ("inspect", "verify"):
+            for option in ("--bogus", "-x", "--bogus=1"):
+                self.assert_error(run([program("bagpipe-data"), tool, option, self.at("valid.h5")]), 64, "[command.not_understood]", f"'{option}'")
+
     def test_a_job_is_not_a_tool(self):
         for job in ("generate", "score", "status"):
             self.assert_error(run([program("bagpipe-data"), job]), 64, "[command.unknown_tool]", f"it is bagpipe {job}")

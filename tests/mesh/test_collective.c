@@ -237,15 +237,16 @@ static void order_does_not_depend_on_the_length(void **state)
 static void doubles_are_summed_alike_on_all_ranks(void **state)
 {
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
-    double x[1500], zero[1500];
+    enum { COUNT = 9000 }; /* several messages */
+    static double x[COUNT], zero[COUNT];
 
-    for (int i = 0; i < 1500; i++)
+    for (int i = 0; i < COUNT; i++)
         x[i] = (rank % 2 == 0 ? 1 : -1) * pow(10, i % 20 - 10) * (1 + rank * 1e-3);
-    bp_all_sum_double(x, 1500, COMM);
+    bp_all_sum_double(x, COUNT, COMM);
     memcpy(zero, x, sizeof x);
     bp_bcast_bytes(zero, sizeof zero, 0, COMM);
     bp_test_check(COMM, memcmp(x, zero, sizeof x) == 0);
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < COUNT; i++) {
         double sum = 0, magnitude = pow(10, i % 20 - 10);
         for (int r = 0; r < size; r++)
             sum += (r % 2 == 0 ? 1 : -1) * magnitude * (1 + r * 1e-3);

@@ -15,6 +15,7 @@ EXPERTS = ["model.experts=4", "model.experts_chosen=2"]
 MORE = {"bamba": ["model.attention_layers=2"], "mixtral": EXPERTS, "olmoe": EXPERTS, "qwen3_moe": EXPERTS, "bert": ["mask.next_sentence=no"],
         "deberta": ["model.buckets=6", "model.segments=2", "model.embedding=24", "model.convolution=3", "model.convolution_groups=2", "model.convolution_activation=gelu"], "modernbert": ["model.window=6", "model.rope_local_theta=100"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
 PAIRS = ("transformer", "bart", "t5")
+PADS = {"phi3": 32000, "smollm3": 128004, "modernbert": 50283, "marian": 58100}  # of classes of transformers, where a folder names none; of other ones a small number
 
 
 class Export(JobTest):
@@ -44,10 +45,31 @@ class Export(JobTest):
         self.must(["bagpipe-data", "import", self.at(kind + "-folder"), "--out", self.at(kind + "-back")])
         self.must(["bagpipe-data", "export", self.at(kind + "-back"), "--out", self.at(kind + "-again")])
         self.assertEqual(self.tensors(step), self.tensors(self.at(kind + "-back")), kind)
-        for file in ("config.json", "model.safetensors"):
-            for folder in ("generator/", "discriminator/") if kind == "electra" else ("",):
+        for folder in ("generator/", "discriminator/") if kind == "electra" else ("",):
+            self.check_read(bagpipe_test.read_json(self.at(kind + "-folder"), folder + "config.json"))
+            for file in ("config.json", "model.safetensors"):
                 a, b = (pathlib.Path(self.at(f"{kind}-{end}"), folder, file).read_bytes() for end in ("folder", "again"))
                 self.assertTrue(a == b, (kind, folder + file))
+
+    def check_read(self, config):
+        """What transformers' classes fail at: a share of a head that is null, a padding beyond the words, a list of layers with windows and no width of one."""
+        self.assertIsNotNone(config.get("partial_rotary_factor", 1))
+        self.assertLess(config.get("pad_token_id", PADS.get(config["model_type"], 0)) or 0, config["vocab_size"])
+        if config["model_type"].startswith("gemma"):
+            self.assertIsNotNone(config["sliding_window"])
+
+    def test_gemmas_without_windows_have_full_attention_in_all_layers(self):
+        for kind in ("gemma2", "gemma3"):
+            self.comes_back(kind, "model.layers=3", task="-full")
+            config = bagpipe_test.read_json(self.at(kind + "-full-folder"), "config.json")
+            self.assertEqual((config["layer_types"], config["sliding_window"]), (["full_attention"] * 3, 32))
+            self.comes_back(kind, "model.layers=3", "model.window=5", "model.window_period=2", task="-windows")
+            config = bagpipe_test.read_json(self.at(kind + "-windows-folder"), "config.json")
+            self.assertEqual((config["layer_types"], config["sliding_window"]), (["sliding_attention", "full_attention", "sliding_attention"], 5))
+
+    def test_olmo2s_scaling_has_the_two_members_that_transformers_4_allows(self):
+        self.comes_back("olmo2", "model.rope_scaling=linear", "model.rope_factor=4", task="-scaled")
+        self.assertEqual(bagpipe_test.read_json(self.at("olmo2-scaled-folder"), "config.json")["rope_scaling"], {"type": "linear", "factor": 4.0})
 
     def test_a_run_goes_out_as_the_type_that_it_began_with(self):
         """Also after a stop; a RoBERTa that was trained from nothing stays one."""

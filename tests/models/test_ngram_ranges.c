@@ -88,9 +88,41 @@ static void ranks_share_short_runs(void **state)
     bp_test_check(MPI_COMM_WORLD, 2 * most * ranks <= 3 * one[ORDER]); /* half as many again */
 }
 
+/* Of runs that are too many to stay open, none does: not those either that have nothing of a
+ * range. */
+static void runs_without_items_do_not_stay_open(void **state)
+{
+    const ngram_item items[] = {ngram_item_of(1000, 1), ngram_item_of(2000, 2)};
+    const ngram_key ranges[][3] = {{0, 1000, 0}, {0, 1001, 1}, {2001, 3000, 0}, {500, 500, 0}};
+    ngram_run *runs = NULL;
+    int64_t count = 0;
+    char name[32];
+
+    (void)state;
+    snprintf(name, sizeof name, "open-%d", bp_comm_rank(MPI_COMM_WORLD));
+    bp_test_expect(bp_dir_make(bp_test_path(name)), BP_OK);
+    bp_test_expect(ngram_run_write(bp_test_path(name), WORK, 0, 2, items, 2), BP_OK);
+    bp_test_expect(ngram_runs_open(&runs, &count, bp_test_path(name), WORK, true, false), BP_OK);
+    assert_int_equal(count, 1);
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
+        for (int closes = 0; closes < 2; closes++) {
+            ngram_cursor cursor;
+
+            bp_test_expect(
+                ngram_cursor_init(&cursor, runs, ranges[k][0], ranges[k][1], closes == 1), BP_OK);
+            assert_int_equal(ngram_cursor_item(&cursor) != NULL, ranges[k][2]);
+            assert_int_equal(cursor.fd < 0, closes);
+            ngram_cursor_clear(&cursor);
+        }
+    ngram_runs_free(&runs, count);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_share_short_runs)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_share_short_runs),
+        cmocka_unit_test(runs_without_items_do_not_stay_open),
+    };
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

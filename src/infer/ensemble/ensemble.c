@@ -3,6 +3,7 @@
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
+#include "base/files/hash.h"
 #include "mesh/collective.h"
 
 #include <math.h>
@@ -210,6 +211,21 @@ const char *bp_ensemble_member_name(const bp_model *lm, int64_t member)
 double bp_ensemble_member_oob(const bp_model *lm, int64_t member)
 {
     return ((const ensemble *)lm)->members[member].oob;
+}
+
+static void add_text(bp_sha256 *hash, const char *text)
+{
+    bp_sha256_update(hash, text, strlen(text) + 1);
+}
+
+void bp_ensemble_digest(const char *way, const char *const *digests, int64_t count, char out[65])
+{
+    bp_sha256 *hash = bp_sha256_new();
+
+    add_text(hash, way ? way : "list");
+    for (int64_t k = 0; k < count; k++)
+        add_text(hash, digests[k]);
+    bp_sha256_finish(&hash, out);
 }
 
 void ensemble_free(bp_model *lm)

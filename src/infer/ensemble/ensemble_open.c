@@ -348,21 +348,6 @@ static bp_err check_sampler(const opening *o)
 
 /* ---- the ensemble's metadata ---- */
 
-static void add_text(bp_sha256 *hash, const char *text)
-{
-    bp_sha256_update(hash, text, strlen(text) + 1);
-}
-
-void bp_ensemble_digest(const char *way, const char *const *digests, int64_t count, char out[65])
-{
-    bp_sha256 *hash = bp_sha256_new();
-
-    add_text(hash, way ? way : "list");
-    for (int64_t k = 0; k < count; k++)
-        add_text(hash, digests[k]);
-    bp_sha256_finish(&hash, out);
-}
-
 /* The hash of all members' weights in order, and of the way they are made. */
 static void digest(const opening *o, char out[65])
 {

@@ -168,6 +168,32 @@ static const bp_model_ops OPS = {.score = score,
                                  .decode_new = decode_new,
                                  .decode_bytes = decode_bytes};
 
+static bp_err refuse(const bp_model_info *info, bool boundaries)
+{
+    bool mixed = info->members == 0 && info->statistics > 1;
+    char *what = info->members > 0 ? bp_strdup("an ensemble")
+                 : mixed           ? bp_strdup("a model with score.neighbours")
+                                   : bp_sprintf("a model of kind %s", info->kind);
+    bp_err err;
+
+    if (boundaries)
+        err = BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
+                      "score.boundaries needs one causal network with a softmax, which %s is not: "
+                      "at score.boundaries; leave it out",
+                      what);
+    else if (info->members > 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "score.no_entropy",
+                      "score.entropy is of one network, and an ensemble writes /total_entropy to "
+                      "tokens.h5 without it: at score.entropy; leave it out");
+    else
+        err = BP_FAIL(BP_ERR_CONFIG, "score.no_entropy",
+                      "score.entropy needs one network with a softmax, which %s is not: at "
+                      "score.entropy; leave it out",
+                      what);
+    bp_free(what);
+    return err;
+}
+
 bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, bool boundaries,
                          bool entropy, int64_t memory_bytes)
 {
@@ -188,19 +214,7 @@ bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, b
         !info->log_probabilities && !info->may_be_zero)
         return BP_OK;
     *out = NULL;
-    bp_err err =
-        boundaries ? BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
-                             "score.boundaries needs one causal network with a softmax, which %s "
-                             "of kind %s is not: at score.boundaries; leave it out",
-                             info->members > 0 ? "an ensemble" : "a model", info->kind)
-        : info->members > 0
-            ? BP_FAIL(BP_ERR_CONFIG, "score.no_entropy",
-                      "score.entropy is of one network, and an ensemble writes /total_entropy to "
-                      "tokens.h5 without it: at score.entropy; leave it out")
-            : BP_FAIL(BP_ERR_CONFIG, "score.no_entropy",
-                      "score.entropy needs one network with a softmax, which a model of kind %s is "
-                      "not: at score.entropy; leave it out",
-                      info->kind);
+    bp_err err = refuse(info, boundaries);
     free_model(&self->face);
     return err;
 }

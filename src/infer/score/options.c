@@ -63,8 +63,8 @@ const bp_option bp_score_rule_options[] = {
      .min = 1,
      .max = 1e15,
      .unit = "bytes",
-     .help = "of a rank, for the vocabulary distributions of an ensemble's members, or of "
-             "score.boundaries",
+     .help = "of a rank, for the vocabulary distributions of an ensemble's members, of "
+             "score.boundaries or of score.entropy",
      .at = BP_AT(bp_score_rule_keys, memory),
      .may_change = true},
     {.key = "task.stride",

@@ -205,6 +205,18 @@ char *scorer_spelling(const json_t *summary)
     return bp_buffer_take(&text);
 }
 
+/* Worse by a factor of e than all tokens alike: no text of a trained model's kind is. */
+static void warn_of_guessing(const scorer *self)
+{
+    double perplexity = figure(self->summary, "perplexity"), tokens = (double)self->info.vocab_size;
+
+    if (perplexity > exp(1) * tokens)
+        BP_WARN("score.worse_than_guessing",
+                "the perplexity is %.4g, and a guess among %.0f tokens has %.0f: at score.model; "
+                "its training diverged, or the text is of another kind than the training text",
+                perplexity, tokens, tokens);
+}
+
 void scorer_report(const scorer *self)
 {
     char *spelling = scorer_spelling(self->summary);
@@ -238,6 +250,7 @@ void scorer_report(const scorer *self)
                self->rule.lead < 0 && strcmp(bp_score_rule_keys_of(self->config)->prefix, "none")
                    ? ", as neither model nor corpus names a token that begins or ends a text"
                    : "");
+    warn_of_guessing(self);
     report_choices(json_object_get(self->summary, "candidates"));
     if (bp_score_keys_of(self->config)->neighbours)
         bp_log("perplexity %.4f with %" PRId64 " neighbours of each token, %.4f without",

@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "data/document_starts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "models/family.h"
 #include "run/run_compare.h"
 
 #include <inttypes.h>
@@ -17,7 +19,10 @@
 #define FEW_TOKENS   8     /* shorter documents, such as headings, may be in both by chance */
 #define SHARED_LEAST 0.01  /* of the scored tokens, in documents that are in both */
 #define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
-#define FORM_LEAST   0.001 /* one of them, such as the line break */
+#define FORM_LEAST   0.001 /* one of them, such as the line break; */
+#define FORM_TIMES   5     /* one that occurs less often may just be a rare word */
+#define OTHER_LENGTH 10.0  /* ratio of the mean lengths of documents */
+#define SHORT_TEXT   256   /* tokens: of a longer document the first words are a small part */
 
 typedef struct known_document {
     uint64_t hash;
@@ -41,22 +46,27 @@ static bp_err each_document(bp_corpus *corpus, visit_document *visit, texts *sel
 {
     int32_t *tokens = NULL;
     int64_t capacity = 0;
+    bp_document_starts *starts = bp_document_starts_new(corpus);
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
         bp_corpus_file *file = bp_corpus_file_at(corpus, k);
         const int64_t *start = NULL;
 
-        err = bp_corpus_file_doc_start(file, &start);
         for (int64_t d = 0; err == BP_OK && d < bp_corpus_file_info(file)->documents; d++) {
-            int64_t count = start[d + 1] - start[d];
+            int64_t count = 0;
 
-            tokens = bp_grow("score.training", tokens, &capacity, count, sizeof *tokens);
-            err = bp_corpus_file_read(file, start[d], count, tokens);
+            err = bp_document_starts_at(starts, k, d, &start);
+            if (err == BP_OK) {
+                count = start[1] - start[0];
+                tokens = bp_grow("score.training", tokens, &capacity, count, sizeof *tokens);
+                err = bp_corpus_file_read(file, start[0], count, tokens);
+            }
             if (err == BP_OK)
                 visit(self, tokens, count);
         }
     }
+    bp_document_starts_free(&starts);
     bp_free(tokens);
     return err;
 }
@@ -137,7 +147,7 @@ static bp_known_text warn_of_documents(const texts *self, const char *training)
 
     if (many)
         BP_WARN("score.training_text",
-                "%" PRId64 " of %" PRId64 " documents, %.2g %% of the tokens, are in the training "
+                "%" PRId64 " of %" PRId64 " documents, %.3g %% of the tokens, are in the training "
                 "text %s too, the first is document %" PRId64 ": at score.corpus; the model may "
                 "know them by heart, see bagpipe-data overlap",
                 documents, self->visited, percent(tokens, self->tokens), training, first);
@@ -182,12 +192,13 @@ static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *tra
         unseen += self->scored[v];
         most = most < 0 || self->scored[v] > self->scored[most] ? v : most;
     }
-    if (most < 0 || ((double)unseen < UNSEEN_LEAST * (double)self->tokens &&
-                     (double)self->scored[most] < FORM_LEAST * (double)self->tokens))
+    if (most < 0 || self->scored[most] < FORM_TIMES ||
+        ((double)unseen < UNSEEN_LEAST * (double)self->tokens &&
+         (double)self->scored[most] < FORM_LEAST * (double)self->tokens))
         return;
     name = spell(corpus, most);
     BP_WARN("score.untrained_tokens",
-            "%" PRId64 " tokens, %.2g %%, never occur in the training text %s, most often token %s "
+            "%" PRId64 " tokens, %.3g %%, never occur in the training text %s, most often token %s "
             "(%" PRId64 " times): at score.corpus; the model has not learned their probabilities: "
             "make both corpora of documents of one form (bagpipe-data corpus --format)",
             unseen, percent(unseen, self->tokens), training, name, self->scored[most]);
@@ -196,7 +207,8 @@ static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *tra
 
 /* ---- the training text ---- */
 
-/* The list of files that the run trained on, if they have the content still: in *corpus, else NULL.
+/* The list of files that the run trained on, if they have the content still, and are not too long:
+ * in *corpus, else NULL. Their bytes are checked as they are read, for there may be very many.
  * whole: it was trained on nothing else. Owns: *list is the caller's. */
 static void open_training(bp_corpus **corpus, char **list, bool *whole, const char *run,
                           const char *hash)
@@ -206,13 +218,36 @@ static void open_training(bp_corpus **corpus, char **list, bool *whole, const ch
     const char *text = err == BP_OK ? bp_run_pairs_find(&pairs, "corpus.train") : NULL,
                *begun = err == BP_OK ? bp_run_pairs_find(&pairs, "model.init") : NULL;
 
+    bool before = bp_corpus_file_hash_whole(false);
+
     *corpus = NULL;
     *list = bp_strdup(text ? text : "");
     *whole = !begun || begun[0] == '\0';
-    if (*list && (*list)[0] != '\0' && bp_corpus_open(corpus, *list) == BP_OK &&
-        strcmp(bp_corpus_hash(*corpus), hash) != 0)
+    if ((*list)[0] != '\0' && bp_corpus_open(corpus, *list) == BP_OK &&
+        (strcmp(bp_corpus_hash(*corpus), hash) != 0 ||
+         bp_corpus_tokens(*corpus) > BP_TRAINING_TEXT_TOKENS))
         bp_corpus_close(corpus);
+    (void)bp_corpus_file_hash_whole(before);
     bp_run_pairs_clear(&pairs);
+}
+
+static double mean_tokens(const bp_corpus *corpus)
+{
+    return (double)bp_corpus_tokens(corpus) / (double)bp_corpus_documents(corpus);
+}
+
+/* Text that was cut into documents in another way. */
+static void warn_of_lengths(const bp_corpus *corpus, const bp_corpus *training, const char *list)
+{
+    double scored = mean_tokens(corpus), trained = mean_tokens(training), ratio = scored / trained;
+
+    if (ratio >= OTHER_LENGTH || ratio <= 1 / OTHER_LENGTH)
+        BP_WARN(
+            "score.other_documents",
+            "a document has %.4g tokens on average, and one of the training text %s has %.4g: "
+            "at score.corpus; how a text is cut into documents changes its perplexity: cut both "
+            "in one way (bagpipe-data corpus --format, --separator)",
+            scored, list, trained);
 }
 
 static bp_known_text compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
@@ -245,11 +280,13 @@ static bp_known_text warn_of_run(bp_corpus *corpus, const char *folder, const ch
     char *run = bp_path_join(folder, "../.."), *list = NULL;
     bp_corpus *training = NULL;
     bp_known_text known = {0};
-    bool whole;
+    bool whole = false;
 
-    open_training(&training, &list, &whole, run, hash);
-    if (training && bp_corpus_tokens(training) <= BP_TRAINING_TEXT_TOKENS &&
-        bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
+    if (bp_corpus_tokens(corpus) <= BP_TRAINING_TEXT_TOKENS)
+        open_training(&training, &list, &whole, run, hash);
+    if (training && whole)
+        warn_of_lengths(corpus, training, list);
+    if (training)
         known = compare(corpus, training, list, whole);
     bp_corpus_close(&training);
     bp_free(list);
@@ -257,11 +294,41 @@ static bp_known_text warn_of_run(bp_corpus *corpus, const char *folder, const ch
     return known;
 }
 
+/* Warns of short documents of a model that carries a state from window to window in training, and
+ * so begins few texts there with the zero state, as scoring begins each document. `folder`: of a
+ * checkpoint, RUN/checkpoints/step-N. */
+static void warn_of_zero_state(const json_t *state, const char *folder, const bp_corpus *corpus)
+{
+    int64_t documents = bp_corpus_documents(corpus);
+    bp_model_shape shape;
+    run_pairs pairs = {0};
+    const char *order;
+    char *run;
+
+    if (documents == 0 || bp_corpus_tokens(corpus) >= SHORT_TEXT * documents ||
+        bp_model_shape_read(&shape, state, folder) != BP_OK || !shape.family->carries_state)
+        return;
+    run = bp_path_join(folder, "../..");
+    order =
+        bp_run_pairs_read(&pairs, run) == BP_OK ? bp_run_pairs_find(&pairs, "corpus.order") : NULL;
+    if (order && strcmp(order, "shuffle") != 0)
+        BP_WARN("score.zero_state",
+                "each document, of %.3g tokens on average, begins with the zero state, but the "
+                "training of the %s carried its state from one document to the next: at "
+                "score.corpus; the first words of a document are less probable than they should "
+                "be: train with corpus.order=shuffle, which begins each window with the zero "
+                "state, or leave the first words out",
+                (double)bp_corpus_tokens(corpus) / (double)documents, shape.family->name);
+    bp_run_pairs_clear(&pairs);
+    bp_free(run);
+}
+
 bp_known_text bp_training_text_warn(const char *path, bp_corpus *corpus)
 {
     bp_ensemble_list list = {0};
     char *folder = NULL;
     json_t *manifest = NULL;
+    const json_t *state;
     bp_known_text known = {0};
     const char *hash;
     bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
@@ -269,8 +336,10 @@ bp_known_text bp_training_text_warn(const char *path, bp_corpus *corpus)
     if (err == BP_OK)
         err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
                                           &manifest);
-    hash = json_string_value(
-        json_object_get(json_object_get(err == BP_OK ? manifest : NULL, "state"), "corpus_hash"));
+    state = json_object_get(err == BP_OK ? manifest : NULL, "state");
+    if (state)
+        warn_of_zero_state(state, folder, corpus);
+    hash = json_string_value(json_object_get(state, "corpus_hash"));
     if (hash && strcmp(hash, bp_corpus_hash(corpus)) == 0) {
         known = (bp_known_text){bp_corpus_documents(corpus), bp_corpus_documents(corpus), 1};
         BP_WARN("score.training_text",

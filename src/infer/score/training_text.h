@@ -15,7 +15,9 @@ typedef struct bp_known_text {
  * ensemble) was trained on, if documents of it are, or if tokens of it never occur there. The
  * training text is that of the run's config.ini, if its file still has the content that the
  * checkpoint names, and both texts have at most BP_TRAINING_TEXT_TOKENS tokens; else only equal
- * corpora are found.
+ * corpora are found. Also warn if documents are ten times as long
+ * as those of the training text, or a tenth, and of short documents of a model whose training
+ * carried its state over documents, since scoring begins each with the zero state.
  *
  * Returns what was warned of, for the results.
  * Local: called where the corpus was opened, on one rank. What can't be read is not compared. */

@@ -539,23 +539,6 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     return err;
 }
 
-/* Ids of the list that some rank found. */
-static void count_found(const bp_share *share, MPI_Comm comm, bp_corpus_built *built)
-{
-    int64_t count = share->list.ids.count;
-    unsigned char *found = bp_alloc("io.build", count, 1);
-
-    for (int64_t k = 0; k < count; k++)
-        found[k] = share->list.ids.entries[k].value != 0;
-    if (count > 0)
-        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, found, bp_mpi_count(count), MPI_UNSIGNED_CHAR, MPI_MAX,
-                             comm));
-    built->listed = count;
-    for (int64_t k = 0; k < count; k++)
-        built->found += found[k];
-    bp_free(found);
-}
-
 bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corpus_built *built)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
@@ -591,7 +574,7 @@ bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corp
 
         /* without ranges each rank has seen all of them */
         built->skipped_lines = ranges.are_used ? bp_all_sum_int(skipped, own) : skipped;
-        count_found(&share, own, built);
+        bp_share_count_found(built, &share, own);
     }
     if (rank == 0)
         master_clear(&m);

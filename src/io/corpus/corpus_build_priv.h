@@ -106,6 +106,9 @@ typedef struct bp_share {
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, const bp_ranges *ranges,
                      int rank, int size);
 void bp_share_close(bp_share *share);
+/** built->listed and built->found: ids of the list, and those that some rank found. Collective:
+ * over `comm`. */
+void bp_share_count_found(bp_corpus_built *built, const bp_share *share, MPI_Comm comm);
 
 /** Append the record of the next piece, of the end, or of a failure. */
 void bp_share_next(bp_share *share, bp_batch *batch);

@@ -21,9 +21,12 @@
 
 int64_t bp_corpus_hash_whole_bytes = WHOLE_BYTES;
 
-void bp_corpus_file_hash_whole(bool whole)
+bool bp_corpus_file_hash_whole(bool whole)
 {
+    bool before = bp_corpus_hash_whole_bytes > 0;
+
     bp_corpus_hash_whole_bytes = whole ? WHOLE_BYTES : 0;
+    return before;
 }
 
 /* ---- checks before HDF5 reads a file, and their results ---- */

@@ -34,8 +34,9 @@ typedef struct bp_corpus_info {
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path);
 /** Set whether files of up to 256 MiB are hashed as a whole when opened (the default). If not, data
  * is checked as it is read, as always for larger files. For starts that probably find nothing to
- * do: the user block identifies a corpus. */
-void bp_corpus_file_hash_whole(bool whole);
+ * do, as the user block identifies a corpus, and for corpora that may not be read at all. Returns
+ * what was set before. */
+bool bp_corpus_file_hash_whole(bool whole);
 void bp_corpus_file_close(bp_corpus_file **file);
 const bp_corpus_info *bp_corpus_file_info(const bp_corpus_file *file);
 const char *bp_corpus_file_path(const bp_corpus_file *file);

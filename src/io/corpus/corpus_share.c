@@ -2,6 +2,7 @@
 #include "corpus_build_priv.h"
 
 #include "base/mem.h"
+#include "mesh/mesh.h"
 #include "text/unicode/characters.h"
 
 #include <string.h>
@@ -326,4 +327,20 @@ void bp_share_close(bp_share *share)
     bp_document_list_clear(&share->list);
     bp_ids_clear(&share->ids);
     bp_ids_clear(&share->starts);
+}
+
+void bp_share_count_found(bp_corpus_built *built, const bp_share *share, MPI_Comm comm)
+{
+    int64_t count = share->list.ids.count;
+    unsigned char *found = bp_alloc("io.build", count, 1);
+
+    for (int64_t k = 0; k < count; k++)
+        found[k] = share->list.ids.entries[k].value != 0;
+    if (count > 0)
+        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, found, bp_mpi_count(count), MPI_UNSIGNED_CHAR, MPI_MAX,
+                             comm));
+    built->listed = count;
+    for (int64_t k = 0; k < count; k++)
+        built->found += found[k];
+    bp_free(found);
 }

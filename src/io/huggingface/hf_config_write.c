@@ -103,7 +103,8 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
 }
 
 /* As save_pretrained writes it; members equal to the defaults are written for other readers. The
- * default of eos_token_id may not exist in other vocabularies, so null is written. */
+ * defaults of eos_token_id and of a table's `pad` may not exist in other vocabularies, so null is
+ * written. */
 json_t *hf_config_json(const bp_hf_shape *shape)
 {
     const bp_hf_table *table = shape->table;
@@ -116,7 +117,7 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     (void)json_object_set_new(
         config, "architectures",
         json_pack("[s]", shape->headless ? hf_base_class(base, table) : table->architecture));
-    if (shape->no_pad)
+    if (shape->no_pad || (shape->pad_id < 0 && table->pad))
         (void)json_object_set_new(config, "pad_token_id", json_null());
     else if (shape->pad_id >= 0)
         (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));

@@ -198,8 +198,9 @@ typedef struct bp_hf_table {
     const char *tags; /* and the name of a class with the head of tokens; NULL if there is none */
     bool unbiased;    /* the head of a task has no bias */
     bool headless;    /* of a class without a head */
-    bool trims;       /* of a class that reads a text's last token that is not pad_token_id, */
-    const char *pad;  /* which is this one where config.json has no such key; NULL: none */
+    bool trims;       /* of a class that reads a text's last token that is not pad_token_id */
+    const char *pad;  /* of a causal stack: pad_token_id where config.json has no such key; NULL:
+                         none */
     const char *instead; /* transformers has no class for it: kinds that it has; NULL: it has one */
 } bp_hf_table;
 

@@ -55,8 +55,11 @@ static const bp_hf_row ROWS[] = {
 
 static const bp_hf_table BAMBA = {BP_STACK_HF_TABLE_OF("bamba", "bamba", "BambaForCausalLM",
                                                        bp_stack_hf_check_states, bp_rope_hf_derive),
-                                  .sizes = HF_SIZES, .settings = SETTINGS, .rows = ROWS,
-                                  .harmless = HARMLESS};
+                                  .sizes = HF_SIZES,
+                                  .settings = SETTINGS,
+                                  .rows = ROWS,
+                                  .harmless = HARMLESS,
+                                  .pad = "0"};
 
 const bp_model_family bp_bamba_family = {BP_STACK_DECODER("bamba", STACK, SIZES, KEYS, &BAMBA),
                                          .in_order = true};

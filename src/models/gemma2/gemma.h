@@ -43,4 +43,10 @@
         BP_HF_NORM("post_attention_layernorm", "h.*.attn.ln.gain"),                                \
         BP_HF_NORM("pre_feedforward_layernorm", "h.*.ln2.gain"),                                   \
         BP_HF_NORM("post_feedforward_layernorm", "h.*.mlp.ln.gain")
+
+/** bp_hf_table.derive: for positions; and a model without windows is written with full attention in
+ * every layer, and as sliding_window the context, which no layer reads: transformers wants a number
+ * there. */
+void bp_gemma_hf_derive(bp_hf_shape *shape, bool written);
+
 #endif

@@ -49,13 +49,14 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  BP_HF_ENDS,
                                  {0}};
 
-static const bp_hf_table GEMMA3 = {BP_STACK_HF_TABLE("gemma3", "gemma3_text", "Gemma3ForCausalLM"),
-                                   .sizes = HF_SIZES,
-                                   .settings = SETTINGS,
-                                   .rows = ROWS,
-                                   .harmless = HARMLESS,
-                                   .stem = "Gemma3Text",
-                                   .scores = true,
-                                   .pad = "0"};
+static const bp_hf_table GEMMA3 = {
+    BP_STACK_HF_TABLE_DERIVED("gemma3", "gemma3_text", "Gemma3ForCausalLM", bp_gemma_hf_derive),
+    .sizes = HF_SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .harmless = HARMLESS,
+    .stem = "Gemma3Text",
+    .scores = true,
+    .pad = "0"};
 
 const bp_model_family bp_gemma3_family = {BP_STACK_DECODER("gemma3", STACK, SIZES, KEYS, &GEMMA3)};

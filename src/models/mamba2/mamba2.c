@@ -127,7 +127,8 @@ static const bp_hf_table MAMBA2 = {
     .buffers = BUFFERS,
     .harmless = HARMLESS,
     .more = "{\"torch_dtype\": \"float32\"}",
-    .check = check};
+    .check = check,
+    .pad = "1"};
 
 const bp_model_family bp_mamba2_family = {.name = "mamba2",
                                           .stack = &STACK,

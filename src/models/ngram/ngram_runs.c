@@ -318,6 +318,13 @@ void ngram_runs_free(ngram_run **runs, int64_t count)
 
 /* ---- reading ---- */
 
+static void close_file(ngram_cursor *cursor)
+{
+    if (cursor->fd >= 0)
+        (void)close(cursor->fd);
+    cursor->fd = -1;
+}
+
 static bp_err read_next(ngram_cursor *cursor, char *scratch)
 {
     bp_err err = cursor->fd < 0 ? bp_plain_open(cursor->run->path, O_RDONLY, &cursor->fd) : BP_OK;
@@ -327,10 +334,8 @@ static bp_err read_next(ngram_cursor *cursor, char *scratch)
         return err;
     }
     err = read_block(cursor->run->path, &cursor->blocks[cursor->block++], cursor->fd, scratch);
-    if (cursor->closes) {
-        (void)close(cursor->fd);
-        cursor->fd = -1;
-    }
+    if (cursor->closes)
+        close_file(cursor);
     return err;
 }
 
@@ -437,13 +442,17 @@ bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key f
     *cursor = (ngram_cursor){.run = run, .from = from, .to = to, .fd = -1, .closes = closes};
 
     bp_err err = list_blocks(cursor);
-    return err == BP_OK ? fill(cursor) : err;
+    if (err == BP_OK)
+        err = fill(cursor);
+    if (closes) /* also where no block is of the range, and none was read */
+        close_file(cursor);
+    return err;
 }
 
 void ngram_cursor_clear(ngram_cursor *cursor)
 {
-    if (cursor->run && cursor->fd >= 0)
-        (void)close(cursor->fd);
+    if (cursor->run)
+        close_file(cursor);
     bp_free(cursor->items);
     bp_free(cursor->blocks);
     *cursor = (ngram_cursor){0};

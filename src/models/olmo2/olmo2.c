@@ -12,7 +12,16 @@ static const bp_option KEYS[] = {BP_STACK_GATED_INNER_KEY, {0}};
 
 static const bp_hf_size HF_SIZES[] = {
     BP_HF_SIZES_OF("32", "4096", "32", "11008", "2048", "50304"),
-    BP_HF_LLAMA_SIZES("heads", "width/heads", "1e-5", "10000", "0"),
+    BP_HF_KV_HEADS("heads"),
+    BP_HF_HEAD_WIDTH("width/heads"),
+    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-5"),
+    BP_HF_THETA("10000"),
+    /* transformers 4 wants "type", and no "rope_type" */
+    BP_HF_ROPE_TYPE("type",
+                    "rope_scaling.rope_type|rope_parameters.rope_type|rope_parameters.type"),
+    BP_HF_ROPE_NUMBERS("rope_parameters."),
+    BP_HF_ROPE_ORIGINAL("rope_parameters."),
+    BP_HF_TIED("0"),
     {0}};
 
 static const bp_hf_setting SETTINGS[] = {BP_HF_LLAMA_SETTINGS, BP_HF_NO_WINDOW, {0}};

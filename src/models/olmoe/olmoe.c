@@ -55,7 +55,10 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 static const bp_hf_table OLMOE = {BP_STACK_HF_TABLE("olmoe", "olmoe", "OlmoeForCausalLM"),
-                                  .sizes = HF_SIZES, .settings = SETTINGS, .rows = ROWS,
-                                  .harmless = HARMLESS};
+                                  .sizes = HF_SIZES,
+                                  .settings = SETTINGS,
+                                  .rows = ROWS,
+                                  .harmless = HARMLESS,
+                                  .pad = "1"};
 
 const bp_model_family bp_olmoe_family = {BP_STACK_DECODER("olmoe", STACK, SIZES, KEYS, &OLMOE)};

@@ -33,11 +33,12 @@
          in "truncate",   .quiet = true,           .null_is = "1"},                                \
         BP_HF_ROPE_MEMBER(in, "rope_short_factors", "short_factor", BP_HF_REALS, ""),              \
         BP_HF_ROPE_MEMBER(in, "rope_long_factors", "long_factor", BP_HF_REALS, "")
+#define BP_HF_ROPE_ORIGINAL(in)                                                                    \
+    BP_HF_ROPE_MEMBER(in, "rope_original_context", "original_max_position_embeddings",             \
+                      BP_HF_COUNT, "|original_max_position_embeddings")
 #define BP_HF_ROPE_SCALING_IN(in)                                                                  \
     BP_HF_ROPE_TYPE("rope_type", "rope_scaling.type|" in "rope_type|" in "type"),                  \
-        BP_HF_ROPE_NUMBERS(in),                                                                    \
-        BP_HF_ROPE_MEMBER(in, "rope_original_context", "original_max_position_embeddings",         \
-                          BP_HF_COUNT, "|original_max_position_embeddings")
+        BP_HF_ROPE_NUMBERS(in), BP_HF_ROPE_ORIGINAL(in)
 #define BP_HF_ROPE_SCALING BP_HF_ROPE_SCALING_IN("rope_parameters.")
 
 /** bp_hf_table.derive. */

@@ -109,9 +109,11 @@
         {"attention_multiplier", "attention_multiplier", NULL, BP_HF_REAL, "0", .absent = "1"},    \
         BP_HF_NUMBER("residual_multiplier", "residual_multiplier", "1"),                           \
         BP_HF_NUMBER("logits_scaling", "logits_scaling", "1")
+/** Positions turn whole heads. The first is written: transformers multiplies by it and fails at
+ * null. */
 #define BP_HF_WHOLE_HEADS                                                                          \
     {                                                                                              \
-        "partial_rotary_factor", "null|1"                                                          \
+        "partial_rotary_factor", "1.0|null"                                                        \
     }
 
 /** Hybrid stacks, whose list "attention_layers" names the layers with attention: sizes of the

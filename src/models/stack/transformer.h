@@ -50,7 +50,7 @@ void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
 #define BP_DISTANCE_LAYERS                                                                         \
     {                                                                                              \
         .name = "relative_layers", .at = BP_SIZE_AT(stack.relative_layers), .type = BP_SIZE_FLAG,  \
-        .optional = true                                                                           \
+        .optional = true, .quiet = true                                                            \
     }
 #define BP_DISTANCE_LAYERS_KEY                                                                     \
     {                                                                                              \

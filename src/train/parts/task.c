@@ -511,16 +511,7 @@ static bp_err save(const trainer *self, const fine_tuning *task)
     char *path;
     bp_err err;
 
-    if (self->examples.columns.spans)
-        bp_log("task: %" PRId64 " questions in %" PRId64 " windows; %" PRId64
-               " answers are in none, %" PRId64 " questions are cut, by %" PRId64 " tokens",
-               survey->documents, survey->windows, survey->answers_lost, survey->documents_cut,
-               survey->tokens_cut);
-    else if (survey->documents_cut > 0)
-        bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
-               ": %" PRId64 " tokens are cut in all, from the ends of %s",
-               survey->documents_cut, survey->documents, self->shape.context, survey->tokens_cut,
-               self->rules.pairs ? "their longer texts" : "these");
+    task_survey_log_cuts(survey, self);
     bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " %s", kind,
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,

@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "train/loop/examples.h"
 
+#include <inttypes.h>
+
 /* Counts a question's window: does it hold the answer, and is the question cut? */
 static void survey_window(const trainer *self, task_survey *task, const bp_document *document,
                           bool *holds)
@@ -86,4 +88,18 @@ bp_err task_survey_run(task_survey *out, const trainer *self)
     bp_stream_free(&plain);
     bp_free(of_class);
     return err;
+}
+
+void task_survey_log_cuts(const task_survey *survey, const trainer *self)
+{
+    if (self->examples.columns.spans)
+        bp_log("task: %" PRId64 " questions in %" PRId64 " windows; %" PRId64
+               " answers are in none, %" PRId64 " questions are cut, by %" PRId64 " tokens",
+               survey->documents, survey->windows, survey->answers_lost, survey->documents_cut,
+               survey->tokens_cut);
+    else if (survey->documents_cut > 0)
+        bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
+               ": %" PRId64 " tokens are cut in all, from the ends of %s",
+               survey->documents_cut, survey->documents, self->shape.context, survey->tokens_cut,
+               self->rules.pairs ? "their longer texts" : "these");
 }

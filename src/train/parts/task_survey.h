@@ -15,5 +15,7 @@ typedef struct task_survey {
 /** Reads the documents, counts cut ones, and warns of classes with one document. On the
  * coordinator. Errors: BP_ERR_FORMAT a document without a token; those of reading. */
 bp_err task_survey_run(task_survey *out, const trainer *self);
+/** A line for people of what is cut, if there is something to say. */
+void task_survey_log_cuts(const task_survey *survey, const trainer *self);
 
 #endif

@@ -86,7 +86,9 @@ static bp_err open_run(comparison_job *self)
     return bp_run_open(&self->run, self->mesh, self->config, &spec);
 }
 
-/* The folder is marked finished, and the models are still the same. */
+#define VALID "calibrated_on" /* in the record: the hash of corpus.valid; "": there was none */
+
+/* The folder is marked finished, and the models and corpus.valid are still the same. */
 static bool is_finished(comparison_job *self)
 {
     bool same = false;
@@ -94,8 +96,10 @@ static bool is_finished(comparison_job *self)
     if (self->mesh->coordinates && bp_run_is_finished(self->run) &&
         bp_path_exists(self->record_path) && comparison_record_open(self) == BP_OK) {
         const char *models = json_string_value(json_object_get(self->record, "models"));
+        const char *valid = json_string_value(json_object_get(self->record, VALID));
 
-        same = models && strcmp(models, self->models_hash) == 0;
+        same = models && strcmp(models, self->models_hash) == 0 &&
+               (!valid || strcmp(valid, self->valid_hash) == 0); /* NULL: of an older program */
         json_decref(self->record);
         self->record = NULL;
     }
@@ -110,7 +114,7 @@ static void take_costs(comparison_job *self)
 
     for (int64_t m = 0; m < results->methods.count; m++) {
         const json_t *entry = comparison_record_of(self, m);
-        const json_t *temperature = json_object_get(entry, "temper");
+        const json_t *temperature = results->scaled ? json_object_get(entry, "temper") : NULL;
 
         results->costs[m] =
             (comparison_cost){.train_seconds = results->metadata[m].train_seconds,
@@ -154,6 +158,7 @@ static bp_err write_outcome(comparison_job *self)
     if (err == BP_OK)
         err = bp_json_save(path, summary);
     (void)json_object_set_new(self->record, "models", bp_json_string(self->models_hash));
+    (void)json_object_set_new(self->record, VALID, bp_json_string(self->valid_hash));
     if (err == BP_OK)
         err = comparison_record_save(self);
     json_decref(summary);

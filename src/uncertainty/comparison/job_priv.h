@@ -102,6 +102,9 @@ bp_err comparison_job_has_more_rows(const comparison_job *self, bool *more);
 /** Remove from the record what predictions under the method's name calibrated in an earlier start.
  * On the coordinator. Errors: those of comparison_record_save. */
 bp_err comparison_job_forget_predictions(const comparison_job *self, int64_t method);
+/** Remove all that the record has of the method. On the coordinator. Errors: those of
+ * comparison_record_save. */
+bp_err comparison_job_forget_fits(const comparison_job *self, int64_t method);
 /** Write predictions as the score folder of a method, after the first model is scored. `valid`: the
  * folder of that model's score run of corpus.valid, whose predictions may follow in the file and
  * calibrate the method; NULL: there is none. On the coordinator.

@@ -20,8 +20,30 @@
 
 #define VERSION 1 /* of score-tokens, score-documents and score-outcomes */
 
-/* The statistics written for each prediction, as for an ensemble. */
-enum { COLUMNS = BP_MODEL_MEMBER };
+/* The statistics written for each prediction, as for an ensemble with these sets and at this
+ * temperature. */
+typedef struct table_form {
+    bp_model_info info;
+    const comparison_calibrated *calibrated;
+    int64_t columns;
+} table_form;
+
+static table_form form_of(const comparison_calibrated *calibrated)
+{
+    table_form form = {
+        .info = {.sets = calibrated->sets.predictions > 0, .tempered = calibrated->temperature > 0},
+        .calibrated = calibrated};
+
+    form.columns = bp_model_first_member(&form.info);
+    return form;
+}
+
+static const char *column_name(const table_form *form, int64_t c)
+{
+    int64_t first = bp_model_first_tempered(&form->info);
+
+    return bp_model_statistic_name(c < first ? c : BP_MODEL_TEMPERED_LOGPROB + c - first);
+}
 
 /* ---- before any compute ---- */
 
@@ -304,37 +326,41 @@ static bp_err check_truth(const bp_predictions *of, int64_t row, const scored_ro
     return BP_OK;
 }
 
-/* rule: of conformal sets; NULL: none. */
-static void fill_table(float *table, int64_t columns, const bp_predictions *of,
-                       const scored_rows *rows, bool classes, const bp_conformal_rule *rule)
+static void fill_table(float *table, const table_form *form, const bp_predictions *of,
+                       const scored_rows *rows, bool classes)
 {
-    int64_t row = 0;
+    int64_t row = 0, stride = rows->count;
 
     for (int64_t k = 0; k < rows->count; k++) {
         if (!comparison_row_predicts(rows, k, classes)) {
-            for (int64_t c = 0; c < columns; c++)
-                table[c * rows->count + k] = NAN;
+            for (int64_t c = 0; c < form->columns; c++)
+                table[c * stride + k] = NAN;
             continue;
         }
-        fill_row(table + k, rows->count, of->p + row * of->outcomes, of->rows * of->outcomes,
-                 of->members, of->outcomes, (int64_t)rows->label[k]);
-        if (rule)
-            comparison_fill_sets(table + k, rows->count, of, row, (int64_t)rows->label[k], rule);
+        int64_t label = (int64_t)rows->label[k];
+
+        fill_row(table + k, stride, of->p + row * of->outcomes, of->rows * of->outcomes,
+                 of->members, of->outcomes, label);
+        if (form->info.sets)
+            comparison_fill_sets(table + k, stride, of, row, label, &form->calibrated->sets.rule);
+        if (form->info.tempered)
+            comparison_fill_tempered(table + bp_model_first_tempered(&form->info) * stride + k,
+                                     stride, of, row, label, form->calibrated->temperature);
         row++;
     }
 }
 
 /* ---- files ---- */
 
-static bp_err write_table(const char *path, const float *table, int64_t columns,
+static bp_err write_table(const char *path, const float *table, const table_form *form,
                           const scored_rows *rows, bool classes)
 {
     bp_h5_draft draft = {0};
     bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
 
-    for (int64_t c = 0; c < columns && err == BP_OK; c++)
-        err = bp_h5_write(draft.file, bp_model_statistic_name(c), BP_H5_F32,
-                          table + c * rows->count, rows->count);
+    for (int64_t c = 0; c < form->columns && err == BP_OK; c++)
+        err = bp_h5_write(draft.file, column_name(form, c), BP_H5_F32, table + c * rows->count,
+                          rows->count);
     if (err == BP_OK && classes)
         err = bp_h5_write(draft.file, "predictions", BP_H5_I64, rows->predictions, rows->documents);
     if (err == BP_OK && rows->names)
@@ -361,7 +387,7 @@ static bp_err write_documents(const char *path, const scored_rows *rows)
     return err;
 }
 
-static bp_err write_files(const char *folder, const float *table, int64_t columns,
+static bp_err write_files(const char *folder, const float *table, const table_form *form,
                           const scored_rows *rows, bool classes)
 {
     char *score = bp_path_join(folder, "score");
@@ -373,7 +399,7 @@ static bp_err write_files(const char *folder, const float *table, int64_t column
         err = bp_dir_make(score);
     bp_dir_sweep(score);
     if (err == BP_OK)
-        err = write_table(path, table, columns, rows, classes);
+        err = write_table(path, table, form, rows, classes);
     if (err == BP_OK && !classes)
         err = write_documents(documents, rows);
     bp_free(documents);
@@ -434,27 +460,29 @@ static bp_err check_content(const comparison_job *self, int64_t m, const bp_pred
     return err;
 }
 
-/* The statistics of the rows and, with predictions of corpus.valid, their sets. */
+/* The statistics of the rows and, with predictions of corpus.valid, their sets and those at the
+ * temperature. */
 static bp_err save(const comparison_job *self, int64_t m, const bp_predictions *of,
                    const scored_rows *rows, const scored_rows *valid)
 {
     bool classes = self->results.classes;
     char *to = folder_of(self, m);
-    comparison_set_fit fit = {.predictions = 0};
+    comparison_calibrated calibrated = {.temperature = 0};
     float *table = NULL;
-    bp_err err = comparison_job_forget_predictions(self, m);
-    int64_t columns;
+    bp_err err = comparison_job_forget_fits(self, m);
+    table_form form;
 
     if (err == BP_OK && of->rows > rows->total)
-        err = comparison_calibrate_predictions(self, m, of, rows->total, valid, &fit);
-    columns = fit.predictions > 0 ? BP_MODEL_SET_END : COLUMNS;
+        err = comparison_calibrate_predictions(self, m, of, rows->total, valid, &calibrated);
+    form = form_of(&calibrated);
     if (err == BP_OK) {
-        table = bp_try_alloc("comparison.predictions", columns * rows->count, sizeof *table);
-        err = table ? BP_OK : bp_fail_memory("predictions", columns * rows->count, sizeof *table);
+        table = bp_try_alloc("comparison.predictions", form.columns * rows->count, sizeof *table);
+        err = table ? BP_OK
+                    : bp_fail_memory("predictions", form.columns * rows->count, sizeof *table);
     }
     if (err == BP_OK) {
-        fill_table(table, columns, of, rows, classes, fit.predictions > 0 ? &fit.rule : NULL);
-        err = write_files(to, table, columns, rows, classes);
+        fill_table(table, &form, of, rows, classes);
+        err = write_files(to, table, &form, rows, classes);
     }
     bp_free(table);
     bp_free(to);

@@ -24,17 +24,26 @@ static inline bool comparison_row_predicts(const scored_rows *rows, int64_t k, b
     return classes || !isnan(rows->logprob[k]);
 }
 
+/** What the predictions of corpus.valid calibrate. */
+typedef struct comparison_calibrated {
+    comparison_set_fit sets; /* predictions = 0: there are none */
+    double temperature;      /* 0: there is none */
+} comparison_calibrated;
+
 /** Calibrate method m on its predictions of corpus.valid: rows [first, first + valid->total) of
- * `of`. Its sets and its temperature go to the record; *fit has the thresholds (predictions = 0:
- * no sets are wanted).
+ * `of`. Its sets and its temperature go to the record, and to *out.
  *
  * On the coordinator. Errors: those of comparison_job_keep_sets and of the temperature's record. */
 bp_err comparison_calibrate_predictions(const comparison_job *self, int64_t m,
                                         const bp_predictions *of, int64_t first,
-                                        const scored_rows *valid, comparison_set_fit *fit);
+                                        const scored_rows *valid, comparison_calibrated *out);
 /** out[c * stride] of row `row`, for BP_MODEL_SET_RANK <= c < BP_MODEL_SET_END; label -1: not
  * known. Local. */
 void comparison_fill_sets(float *out, int64_t stride, const bp_predictions *of, int64_t row,
                           int64_t label, const bp_conformal_rule *rule);
+/** out[k * stride] of row `row`, k counted from BP_MODEL_TEMPERED_LOGPROB to
+ * BP_MODEL_TEMPERED_END; label -1: not known. Local. */
+void comparison_fill_tempered(float *out, int64_t stride, const bp_predictions *of, int64_t row,
+                              int64_t label, double temperature);
 
 #endif

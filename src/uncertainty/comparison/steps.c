@@ -233,6 +233,27 @@ static bp_err choose_temperature(const comparison_job *self, int64_t m, double *
     return bp_agree(self->world, err);
 }
 
+/* A score run that an earlier start began before there was corpus.valid, or an older program, goes
+ * on as it began. */
+static void warn_of_scores(const comparison_job *self, int64_t m)
+{
+    const json_t *entry = comparison_record_of(self, m);
+    bool tempered = json_is_true(json_object_get(entry, TEMPERS_SCORES)),
+         sets = !comparison_job_wants_sets(self) || json_object_get(entry, "sets");
+
+    if (self->results.scaled && !self->results.task->is_value && !(tempered && sets) &&
+        comparison_has_score_run(self, m))
+        BP_WARN("comparison.scored_before",
+                "method %s was scored before corpus.valid was given, or by an older version, and "
+                "has no %s: at %s/scores/%s; remove this folder, and start the study again, to "
+                "have them",
+                self->results.methods.items[m].name,
+                tempered ? "conformal sets"
+                : sets   ? "tempered figures"
+                         : "tempered figures and conformal sets",
+                self->results.folder, self->results.methods.items[m].name);
+}
+
 static bool is_fitted(const comparison_job *self, int64_t m)
 {
     return json_object_get(comparison_record_of(self, m), "temper") != NULL;
@@ -286,6 +307,8 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
     if (err == BP_OK)
         err = choose_temperature(self, m, &spec.temperature);
+    if (err == BP_OK && self->mesh->coordinates)
+        warn_of_scores(self, m);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {

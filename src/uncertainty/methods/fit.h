@@ -26,7 +26,7 @@ typedef struct bp_fit_report {
     char summary[192]; /* text for the log, after the method's name and a colon */
     int count;
     struct {
-        char key[32];
+        char key[32]; /* none of the comparison's own, such as "sets" or "by_predictions" */
         double value;
     } figures[BP_FIT_FIGURES]; /* for record.json */
 } bp_fit_report;

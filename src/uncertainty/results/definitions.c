@@ -45,7 +45,8 @@ static const comparison_definition DEFINITIONS[] = {
      "rms_calibration_error_tempered: these figures of the distribution at the method's "
      "temperature, p^(1/T) over its sum, in the domain. T is fitted on corpus.valid and taken as "
      "given: resamples do not fit it again. The accuracy is the same at any temperature. null of a "
-     "method that was scored by an older version, and of predictions of others"},
+     "method that was scored by an older version, and of predictions of others without rows of "
+     "corpus.valid"},
     {"nll_tempered", "NLL, tempered", "nll at the method's temperature"},
     {"brier_tempered", "Brier, tempered", "brier at the method's temperature"},
     {"ece_tempered", "ECE, tempered", "ece at the method's temperature, without an interval"},

@@ -157,6 +157,10 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                      : comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain,
                                               results->classes);
 
+    if (!results->scaled) { /* any more */
+        bp_free(scores.tempered);
+        scores.tempered = NULL;
+    }
     if (err == BP_OK)
         err = comparison_analyse(&results->results[method], &scores, &spec);
     comparison_scores_clear(&scores);

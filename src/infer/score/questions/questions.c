@@ -399,12 +399,12 @@ static const bp_work QUESTIONS = {.name = "score",
 static bp_err check_keys(const bp_config *config)
 {
     static const char *const OTHERS[] = {
-        "score.corpus",     "score.candidates",   "score.vectors",    "score.vectors_norm",
-        "score.select",     "score.tokens",       "score.states",     "score.mix",
-        "score.mix_scale",  "score.neighbours",   "score.convention", "score.stride",
-        "score.end",        "score.prefix_every", "score.cut",        "run.member",
-        "task.stride",      "task.answer_tokens", "neighbours.k",     "neighbours.temperature",
-        "neighbours.weight"};
+        "score.corpus",      "score.candidates",   "score.vectors",    "score.vectors_norm",
+        "score.select",      "score.tokens",       "score.states",     "score.mix",
+        "score.mix_scale",   "score.neighbours",   "score.convention", "score.stride",
+        "score.end",         "score.prefix_every", "score.cut",        "run.member",
+        "task.stride",       "task.answer_tokens", "neighbours.k",     "neighbours.temperature",
+        "neighbours.weight", "score.boundaries",   "score.entropy"};
 
     for (size_t k = 0; k < sizeof OTHERS / sizeof OTHERS[0]; k++)
         if (bp_config_departs(config, OTHERS[k]))

@@ -20,6 +20,7 @@ static double number_of(const json_t *line, const char *key)
 }
 
 #define TERMS_BYTES 96
+#define WORSE_LEAST 1.0 /* nats: initial values may be a little worse than a guess */
 
 /* " (masked 4.9530, next_sentence 0.6246)", or "" if there is one term. */
 static const char *list_terms(const json_t *line, const char *prefix, char out[TERMS_BYTES])
@@ -68,6 +69,23 @@ void report_committed(trainer *self, int64_t step, bool best)
     self->reports.unreported_best = best ? step : self->reports.unreported_best;
 }
 
+/* Warns if the last line of a language model has a loss far above that of a guess among its tokens:
+ * it diverged and stays finite. */
+static void warn_of_guessing(const trainer *self, const json_t *line)
+{
+    const char *name = json_object_get(line, "valid_loss") ? "valid_loss" : "loss";
+    double loss = number_of(line, name), guess = log((double)self->shape.vocab_size);
+
+    if (self->learner || self->shape.task.kind != 0 ||
+        bp_model_objective(&self->shape)->terms != 1 || !(loss > guess + WORSE_LEAST))
+        return;
+    BP_WARN("training.worse_than_guessing",
+            "%s is %.4g at the end, and a guess among %lld tokens has %.4g: the training diverged, "
+            "or has hardly begun: at optimizer.lr = %.3g; start a new run with a smaller one, or a "
+            "longer optimizer.warmup",
+            name, loss, (long long)self->shape.vocab_size, guess, self->spec.rate.peak);
+}
+
 static void log_metric(trainer *self, const json_t *line)
 {
     int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
@@ -102,6 +120,8 @@ static void log_metric(trainer *self, const json_t *line)
     if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
         bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
                                     self->commits.seconds);
+    if (step == steps)
+        warn_of_guessing(self, line);
 }
 
 static bool receives_commands(const trainer *self)
