@@ -227,8 +227,8 @@ void score_table_join_notes(score_table *table, bool warn)
 
     if (known && warn && !clean)
         BP_WARN("table.training_text",
-                "%s: at the scores; the model may know them by heart, --clean leaves documents out "
-                "(bagpipe-data overlap)",
+                "text of the training was scored: %s: at score/summary.json; the model may know it "
+                "by heart, --clean leaves documents out (bagpipe-data overlap)",
                 known);
     if (clean && warn)
         BP_WARN("table.clean_part",

@@ -198,7 +198,7 @@ class Score(ScoreFiles, JobTest):
                 if said:
                     self.assert_warning(result, identifier, *said)
                 self.assertEqual([word for word in ("[score.untrained_tokens]", "[score.training_text]") if word in result.err], [identifier] if said else [], str(result))
-                self.assertEqual("training_text" in self.summary(f"{name}-{ranks}"), name in ("lines", "some"))
+                self.assertEqual("training_text" in self.summary(f"{name}-{ranks}"), name in ("lines", "part", "some"))
         self.results_repeat_it()
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('tuned')}", f"corpus.train={self.at('lines.h5')}", f"model.init={self.at('of-lines')}", "train.steps=2"])
         tuned = run(self.command("tuned-joined", self.at("joined.h5"), f"score.model={self.at('tuned')}"))

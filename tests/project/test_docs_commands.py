@@ -44,6 +44,8 @@ def write_text(folder):
         lines = [line.split()[:12] for line in english(size, 9).splitlines()]
         (folder / f"{name}.de").write_text("".join(" ".join(line) + "\n" for line in lines))
         (folder / f"{name}.en").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
+    articles = [f" \n = Article {k} <unk> = \n \n A half @-@ known <unk> . \n = 1 <unk> / s = \n \n = = Part = = \n \n More of 1 @,@ 000 . \n" for k in range(3)]
+    (folder / "wiki.test.tokens").write_text("".join(articles))  # the line of a formula begins no article
 
 
 def write_tasks(folder):
@@ -91,6 +93,8 @@ def main():
             script = script.replace(long, short)
         (work / "commands.sh").write_text(script)
         subprocess.run(["bash", "-e", "-x", "commands.sh"], cwd=work, check=True)
+        articles = [path.read_text() for path in sorted((work / "runs/articles").iterdir())]
+        assert articles == [f" = Article {k} = \n A half-known . \n = 1 / s = \n = = Part = = \n More of 1,000 . \n" for k in range(3)], articles
 
         python = "\n".join(block for page in PAGES for block in blocks(page, "python"))
         (work / "snippets.py").write_text(python)
