@@ -146,6 +146,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .one = results->members[method] == 1 &&
                                             !(results->metadata[method].task.precision > 0),
                                      .cluster = results->cluster,
+                                     .limits = comparison_has_limits(results),
                                      .coverages = &results->coverages,
                                      .in_domain = &results->in_domain.items[0],
                                      .shifted = &results->shifted};
