@@ -377,16 +377,22 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assert_error(unknown, 78, "[comparison.unknown_method]")
         words = sorted(set(re.findall(r":([a-z]+)(?=,| or | \()", unknown.err)))
         self.assertTrue({"dropout", "dropconnect", "laplace", "mahalanobis"} <= set(words), words)
-        numpy.save(self.at("kept.npy"), numpy.random.default_rng(4).dirichlet([1, 1, 1], 60))
+        numpy.save(self.at("kept.npy"), numpy.random.default_rng(4).dirichlet([1, 1, 1], 72))
         models = ", ".join([f"one={tuned}", f"pair={self.ensemble('kept-pair', tuned, tuned)}", f"others={self.at('kept.npy')}",
                             *(f"{word}={tuned}:{word}" for word in words)])
-        keys = [f"corpus.valid={self.at('again.h5')}", f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5"]
+        long = self.corpus("long", [{"text": " ".join(test_finetune.WORDS[:1] * (16 + 2 * k)), "topic": "sea"} for k in range(12)])  # of 24 places
+        keys = [f"corpus.valid={self.at('again.h5')}", f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5", f"uncertainty.shifted={long}"]
         folder = pathlib.Path(self.at("twice"), "uncertainty")
         first = self.studied("twice", models, *keys)["methods"]
         self.assertEqual(len(first), 3 + len(words))
         sets = (folder / "sets.csv").read_bytes()
         again = self.study("twice", models, *keys, "uncertainty.coverages=50", ranks=2)
         self.assertEqual(again.status, 0, str(again))
+        self.assert_warning(again, "[comparison.cut_documents]", "read 24 tokens", "8 of 42 documents are longer")  # those of more than 22 words
+        self.assertEqual((again.out + again.err).count("comparison.cut_documents"), 1)
+        self.assertIn("read 24 tokens of a document: 8 of 42 documents are longer", (folder / "index.html").read_text(encoding="utf-8"))
+        groups = read_json(folder, "summary.json")["groups"]
+        self.assertEqual((groups["documents_cut"], groups["places"]), (8, 24))
         self.assertNotRegex(again.out + again.err, "fitting its|calibrating its")
         self.assertEqual((folder / "sets.csv").read_bytes(), sets)
         for method, got in read_json(folder, "summary.json")["methods"].items():

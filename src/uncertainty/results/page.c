@@ -337,6 +337,11 @@ bp_err comparison_page_write(const comparison_results *results)
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));
     (void)json_object_set_new(page, "sets", comparison_sets_page(results));
+    if (results->cut > 0)
+        (void)json_object_set_new(page, "cut",
+                                  json_pack("{s:I, s:I, s:I}", "cut", (json_int_t)results->cut,
+                                            "texts", (json_int_t)results->texts, "places",
+                                            (json_int_t)results->places));
     (void)json_object_set_new(page, "units",
                               json_string(results->cluster ? "clusters" : "documents"));
     (void)json_object_set_new(page, "bars", json_string(bars_of(results)));
