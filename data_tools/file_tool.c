@@ -34,6 +34,9 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
     for (int k = 0; tool->run_folders && k < files->count; k++)
         if (bp_path_is_dir(named_folder(files->list[k])))
             return tool->run_folders(files->list, files->count, options);
+    if ((options->form || options->out) && !bp_path_exists(named_folder(files->list[0])))
+        return BP_FAIL(BP_ERR_INPUT, "file.missing",
+                       "there is no such file or folder: at %s; check the path", files->list[0]);
     if (options->form || options->out)
         return tool->run_form(files->list, files->count, options);
     for (int k = 0; k < files->count; k++) {

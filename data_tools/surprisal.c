@@ -579,7 +579,7 @@ const bp_tool bp_tool_surprisal = {
          .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
                      "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
                      "  bagpipe-data surprisal runs/scored --frequencies train.h5\n"
-                     "  bagpipe-data surprisal runs/items --critical verb --between condition "
-                     "--items item\n",
+                     "  bagpipe-data surprisal runs/items --critical verb \\\n"
+                     "      --between condition --items item\n",
          .statuses = STATUSES},
     .run = run};

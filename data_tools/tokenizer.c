@@ -22,7 +22,7 @@
 #define MARIAN_PIECES ".spm"
 
 typedef struct tokenizer_arguments {
-    const char *kind, *format, *text_field, *out, *vocab, *merges, *ids, *from;
+    const char *kind, *format, *text_field, *separator, *out, *vocab, *merges, *ids, *from;
     int64_t size; /* 0: not given */
     int64_t min_count;
     int64_t sentinels;
@@ -38,6 +38,7 @@ typedef struct tokenizer_arguments {
 enum {
     KEY_FORMAT = 256,
     KEY_TEXT_FIELD,
+    KEY_SEPARATOR,
     KEY_VOCAB,
     KEY_MERGES,
     KEY_IDS,
@@ -78,6 +79,8 @@ static const struct argp_option OPTIONS[] = {
      1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
+    {"separator", KEY_SEPARATOR, "TEXT", 0,
+     "with text: a document ends with TEXT, which is not learned, and another one begins", 1},
     {NULL, 0, NULL, 0, "Conversion:", 2},
     {"vocab", KEY_VOCAB, "FILE", 0,
      "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt, or "
@@ -137,6 +140,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_TEXT_FIELD:
         arguments->text_field = value;
+        return 0;
+    case KEY_SEPARATOR:
+        arguments->separator = value;
         return 0;
     case KEY_VOCAB:
         arguments->vocab = value;
@@ -297,6 +303,11 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
+    if (arguments->separator &&
+        (converts || strcmp(arguments->format, "text") != 0 || arguments->separator[0] == '\0'))
+        return BP_FAIL(BP_ERR_USAGE, "command.no_separator",
+                       "it is what ends a document of --format text: at --separator; give such a "
+                       "text, or leave it out");
     err = bp_stdin_check(arguments->files, arguments->file_count);
     return err == BP_OK ? check_output(arguments) : err;
 }
@@ -417,6 +428,7 @@ static bp_err train(const tokenizer_arguments *arguments)
                                   .specials = (const char *const *)arguments->specials,
                                   .special_count = arguments->special_count,
                                   .text_field = arguments->text_field,
+                                  .separator = arguments->separator,
                                   .progress = true};
     bp_trainer_report report;
     bp_tokenizer *tokenizer = NULL;

@@ -226,16 +226,20 @@ static bp_err write_form(char *const *paths, int count, const file_options *opti
 
 static bp_err table_of_folders(char *const *folders, int count, const file_options *options)
 {
-    if (options->head >= 0)
+    bool studies = false, scores = false;
+
+    for (int k = 0; k < count; k++) {
+        studies = studies || (table_is_of_studies(folders[k]) && !options->clean);
+        scores = scores || table_is_of_scores(folders[k]);
+    }
+    if ((studies || scores) && options->head >= 0)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
-                       "it is of rows of files: at --head; leave it out, or read the table with "
-                       "head");
-    for (int k = 0; k < count; k++)
-        if (table_is_of_studies(folders[k]) && !options->clean)
-            return table_of_studies(folders, count, options);
-    for (int k = 0; k < count; k++)
-        if (table_is_of_scores(folders[k]))
-            return table_of_scores(folders, count, options);
+                       "it is of rows of files and trainings: at --head; leave it out, or read the "
+                       "table with head");
+    if (studies)
+        return table_of_studies(folders, count, options);
+    if (scores)
+        return table_of_scores(folders, count, options);
     if (options->form || options->figure || options->out || options->clean)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
                        "it is of score runs, and trainings are a table as CSV only: at the command "

@@ -199,6 +199,9 @@ static void say(const void *context)
 
     bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.targets,
            self->texts.documents, bp_explain_keys_of(self->job->config)->methods);
+    if (bp_explain_keys_of(self->job->config)->texts)
+        bp_log("each line of explain.texts is a document; explain.corpus explains documents as "
+               "they are scored");
     say_sizes(self);
 }
 

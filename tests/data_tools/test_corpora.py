@@ -55,6 +55,22 @@ class Corpora(FolderTest):
         letters.update({chr(256 + k): b for k, b in enumerate(b for b in range(256) if b not in printable)})
         return [bytes(letters[names[t]] for t in document[:-1]) for document in documents], ids, result
 
+    def test_a_tokenizer_reads_documents_between_separators(self):
+        """The same vocabulary as of a file a document, at any number of ranks: the separator is not learned."""
+        texts = [f"word {k} und so weiter" for k in range(9)]
+        whole = self.write("whole.txt", "\n=\n".join(texts))
+        for k, text in enumerate(texts):
+            self.write(f"part-{k}.txt", text)
+        train = ["bagpipe-data", "tokenizer", "--kind", "char", "--out"]
+        made = []
+        for name, ranks, of in (("one", 0, [whole, "--separator", "\n=\n"]), ("two", 2, [whole, "--separator", "\n=\n"]), ("parts", 0, [self.at(f"part-{k}.txt") for k in range(9)])):
+            self.must([*train, self.at(name + ".json"), *of], ranks)
+            with open(self.at(name + ".json"), "rb") as file:
+                made.append(file.read())
+        self.assertEqual(made, made[:1] * 3)
+        for more in (["--format", "lines", "--separator", "="], ["--separator", ""]):
+            self.assert_error(run([program("bagpipe-data"), *train[1:], self.at("refused.json"), *more, whole]), 64, "[command.no_separator]")
+
     def refused(self, status, more, *words, ranks=0):
         result = run([program("bagpipe-data")] + self.arguments("refused.h5", *more)[1:], ranks)
         self.assert_error(result, status, *words)

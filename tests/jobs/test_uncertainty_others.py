@@ -229,6 +229,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assertEqual([line.split()[0] for line in lines[1::2]], [folder, other, "third"])
             self.assertEqual(table(folder + ending).out, table(folder).out)
         for arguments, status, words in (((folder, "--format", "latex"), 64, ("[command.not_understood]", "--form:")), ((folder, "--form", "xls"), 64, ("[table.bad_form]",)),
+                                         ((folder + "-gone", "--form", "markdown"), 66, ("[file.missing]", "-gone")),
                                          ((folder, "--out", self.at("t.png")), 64, ("[table.bad_ending]", "uncertainty/plots")),
                                          ((folder, "--figure", "beauty"), 64, ("[table.bad_figure]", "beauty", "auroc", "temperature, ", "sets")),
                                          ((folder, "--figure", "nll,"), 64, ("[table.bad_figure]",))):

@@ -38,10 +38,15 @@ class UncertaintyRuns(UncertaintyTest):
         want = self.timeless(self.one())
         for name in ("two", "three_ranks"):
             self.assertEqual(want, self.timeless(self.summary(name)))
-        self.studied("spread", 2, self.models(), "mesh.members=2")
-        got = self.summary("spread")["methods"]
-        for method in want["methods"]:
-            self.assertAlmostEqual(got[method]["nll"] / want["methods"][method]["nll"], 1, delta=1e-5)
+        few = (self.models(), f"uncertainty.in_domain={self.at('other.h5')}", "uncertainty.shifted=")  # each token takes messages between the ranks
+        self.studied("few", 0, *few)
+        self.studied("spread", 2, *few, "mesh.members=2")
+        got, want = (self.summary(name)["methods"] for name in ("spread", "few"))
+        for method in want:
+            for figure in ("nll", "nll_tempered"):
+                self.assertAlmostEqual(got[method][figure] / want[method][figure], 1, delta=1e-5)
+            for kind in ("lac", "aps", "raps"):
+                self.assertAlmostEqual(got[method]["sets"]["in_domain"][kind]["size"] / want[method]["sets"]["in_domain"][kind]["size"], 1, delta=0.02)
 
     def test_stopped_it_says_75_and_goes_on(self):
         process = self.background(self.command("stopped"), 2)

@@ -302,6 +302,15 @@ class UncertaintyTask(test_finetune.TaskTest):
         warned = self.study("planned", f"newest={tuned}, best={best}, both={both}", f"uncertainty.in_domain={wrong}", f"corpus.valid={self.at('third.h5')}", plan)
         self.assert_warning(warned, "[comparison.measured_on_selection]", "checkpoint of best, both,")
 
+    def limits(self, name):
+        """Of the first method: accuracy of each bin, error rate at each coverage, with the ends of their error bars."""
+        tables = []
+        for table, key in (("reliability", "accuracy"), ("risk_coverage", "error")):
+            with open(pathlib.Path(self.at(name), "uncertainty", table + ".csv"), encoding="utf-8", newline="") as file:
+                rows = [row for row in csv.DictReader(file) if row.get("score", "confidence") == "confidence"]
+            tables.append([[float(row[key + end] or "nan") for end in ("", "_low", "_high")] for row in rows])
+        return tables
+
     def test_passages_of_a_source_are_resampled_together(self):
         """Copies of 14 texts, in two files: intervals over texts are those of numpy, and wider than those over copies."""
         tuned, draw = self.tuned("of-sources", 0, *MODEL, "train.steps=10"), random.Random(8)
@@ -313,6 +322,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         keys = [f"uncertainty.in_domain={', '.join(corpora)}", f"uncertainty.shifted={self.at('again.h5')}", f"corpus.valid={self.at('valid.h5')}",
                 "uncertainty.resamples=2000"]
         alone = self.studied("sources", f"one={tuned}", *keys)
+        whole_bars, whole_risks = self.limits("sources")
         got = self.studied("sources", f"one={tuned}", *keys, "uncertainty.cluster=source", ranks=2)
         self.assertEqual((alone["groups"]["in_domain"].get("clusters"), alone["groups"].get("cluster")), (None, None))
         self.assertEqual((got["groups"]["in_domain"]["clusters"], got["groups"]["cluster"]), (14, "source"))
@@ -333,7 +343,30 @@ class UncertaintyTask(test_finetune.TaskTest):
                 self.assertLess(abs(one[figure + end] - want), 0.12 * (high - low), figure + end)
             self.assertGreater(one[figure + "_high"] - one[figure + "_low"], 1.2 * (whole[figure + "_high"] - whole[figure + "_low"]), figure)
         self.assertGreater(covered.mean(), 0.5)
+        bars, risks = self.limits("sources")
+        for (share, low, high), count in zip(whole_bars, [bar["tokens"] for bar in alone["methods"]["one"]["reliability"]]):
+            if count:
+                wilson = scipy.stats.binomtest(round(share * count), count).proportion_ci(method="wilson")
+                self.assertAlmostEqual(low, wilson.low, 4)
+                self.assertAlmostEqual(high, wilson.high, 4)
+        bins, right = numpy.ceil(told["confidence"][:n] * 15) - 1, told["correct"][:n]
+        some = 0
+        for b, (share, low, high) in enumerate(bars):
+            units = len(set(source[bins == b]))
+            self.assertEqual(math.isnan(low), units < 10, b)
+            if 0 < share < 1 and units >= 10:
+                alpha = scipy.stats.norm.cdf(scipy.stats.t.ppf(0.025, units - 1) * math.sqrt(units / (units - 1)))
+                want = numpy.nanquantile((counts * (bins == b) * right).sum(1) / (counts * (bins == b)).sum(1), [alpha, 1 - alpha])
+                self.assertLess(abs(numpy.array([low, high]) - want).max(), 0.12 * (want[1] - want[0]), b)
+                some += 1
+        self.assertGreater(some, 0)
+        for got_risks, one in ((risks, got), (whole_risks, alone)):  # at coverage 1 it is the accuracy of the table
+            for end, other in ((1, "accuracy_high"), (2, "accuracy_low")):
+                self.assertAlmostEqual(got_risks[-1][end], 1 - one["methods"]["one"][other], 6)
         page = pathlib.Path(self.at("sources"), "uncertainty", "index.html").read_text(encoding="utf-8")
+        for words in (f"intervals over 14 clusters of {n} documents", "interval over clusters; lower", "intervals over clusters, which are resampled"):
+            self.assertIn(words, page)
+        self.assertNotIn("Wilson", page[:page.index("What the figures mean")])
         self.assertIn("14 clusters", page)
         self.assert_error(self.study("no-sources", f"one={tuned}", *keys, "uncertainty.cluster=book"), 65, "[label.unknown]", "it has source topic")
 
@@ -344,16 +377,22 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assert_error(unknown, 78, "[comparison.unknown_method]")
         words = sorted(set(re.findall(r":([a-z]+)(?=,| or | \()", unknown.err)))
         self.assertTrue({"dropout", "dropconnect", "laplace", "mahalanobis"} <= set(words), words)
-        numpy.save(self.at("kept.npy"), numpy.random.default_rng(4).dirichlet([1, 1, 1], 60))
+        numpy.save(self.at("kept.npy"), numpy.random.default_rng(4).dirichlet([1, 1, 1], 72))
         models = ", ".join([f"one={tuned}", f"pair={self.ensemble('kept-pair', tuned, tuned)}", f"others={self.at('kept.npy')}",
                             *(f"{word}={tuned}:{word}" for word in words)])
-        keys = [f"corpus.valid={self.at('again.h5')}", f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5"]
+        long = self.corpus("long", [{"text": " ".join(test_finetune.WORDS[:1] * (16 + 2 * k)), "topic": "sea"} for k in range(12)])  # of 24 places
+        keys = [f"corpus.valid={self.at('again.h5')}", f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5", f"uncertainty.shifted={long}"]
         folder = pathlib.Path(self.at("twice"), "uncertainty")
         first = self.studied("twice", models, *keys)["methods"]
         self.assertEqual(len(first), 3 + len(words))
         sets = (folder / "sets.csv").read_bytes()
         again = self.study("twice", models, *keys, "uncertainty.coverages=50", ranks=2)
         self.assertEqual(again.status, 0, str(again))
+        self.assert_warning(again, "[comparison.cut_documents]", "read 24 tokens", "8 of 42 documents are longer")  # those of more than 22 words
+        self.assertEqual((again.out + again.err).count("comparison.cut_documents"), 1)
+        self.assertIn("read 24 tokens of a document: 8 of 42 documents are longer", (folder / "index.html").read_text(encoding="utf-8"))
+        groups = read_json(folder, "summary.json")["groups"]
+        self.assertEqual((groups["documents_cut"], groups["places"]), (8, 24))
         self.assertNotRegex(again.out + again.err, "fitting its|calibrating its")
         self.assertEqual((folder / "sets.csv").read_bytes(), sets)
         for method, got in read_json(folder, "summary.json")["methods"].items():

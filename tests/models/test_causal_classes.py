@@ -131,7 +131,7 @@ class Classes(FolderTest):
             self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer + ".json"), "--format", "lines", "--out", self.at(f"ends-{tokenizer}.h5"), self.at("ends.txt")])
         for kind, stem, tokenizer, keys, pad in (("llama", "Llama", "bare", {"pad_token_id": 8}, 8), ("llama", "Llama", "bare", {"pad_token_id": None}, None), ("llama", "Llama", "bare", {}, None),
                                                  ("llama", "Llama", "bare", {"pad_token_id": 1 << 40}, None),
-                                                 ("llama", "Llama", "ended", {"pad_token_id": 3}, 3), ("llama", "Llama", "ended", {}, None), ("olmo2", "Olmo2", "bare", {}, 1), ("olmo2", "Olmo2", "bare", {"pad_token_id": None}, None)):
+                                                 ("llama", "Llama", "ended", {"pad_token_id": 3}, 3), ("llama", "Llama", "ended", {}, None), ("olmo2", "Olmo2", "bare", {}, 1), ("phi3", "Phi3", "bare", {}, None), ("olmo2", "Olmo2", "bare", {"pad_token_id": None}, None)):
             with self.subTest(kind, tokenizer=tokenizer, **keys):
                 config = {"model_type": kind, "architectures": [stem + SEQUENCE], **COMMON, **OF.get(kind, {}), "vocab_size": WORDS + 5, "max_position_embeddings": CONTEXT,
                           "id2label": {str(n): one for n, one in enumerate(CLASSES)}, "label2id": {one: n for n, one in enumerate(CLASSES)}, **keys}

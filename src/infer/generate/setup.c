@@ -58,8 +58,8 @@ bp_err generator_open_model(void *context, bp_model **out)
                       bp_generate_keys_of(self->job->config)->strategy, info->kind);
     if (err == BP_OK && !fills(self) && !(*out)->ops->decode)
         err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
-                      "a model of kind %s does not continue text: at generate.model = %s; name a "
-                      "causal one",
+                      "generate does not decode models of kind %s: at generate.model = %s; name a "
+                      "causal network",
                       info->kind, path);
     return err;
 }

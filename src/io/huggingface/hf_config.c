@@ -447,18 +447,18 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-/* An id below 0, or beyond those of all vocabularies, is no token. */
+/* An id below 0, or beyond the vocabulary, is no token. */
 static void read_pad(bp_hf_shape *out, const json_t *config)
 {
     const json_t *pad = json_object_get(config, "pad_token_id");
     const char *absent = out->table->pad;
+    int64_t id = !pad && absent         ? strtoll(absent, NULL, 10)
+                 : json_is_integer(pad) ? json_integer_value(pad)
+                                        : -1;
 
-    if (!pad && absent)
-        out->pad_id = strtoll(absent, NULL, 10);
-    else if (json_is_integer(pad) && json_integer_value(pad) >= 0 &&
-             json_integer_value(pad) < INT32_MAX)
-        out->pad_id = json_integer_value(pad);
-    out->no_pad = out->pad_id < 0;
+    out->no_pad = id < 0 || id >= bp_hf_size_of(out, "vocab_size");
+    if (!out->no_pad)
+        out->pad_id = id;
 }
 
 static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,

@@ -135,6 +135,7 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
 {
     bp_documents_options reading = {.format = options->format,
                                     .text_field = options->text_field,
+                                    .separator = options->separator,
                                     .cut = cut_of(kind),
                                     .share_rank = bp_comm_rank(comm),
                                     .share_size = bp_comm_size(comm),

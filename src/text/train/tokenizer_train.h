@@ -26,6 +26,7 @@ typedef struct bp_trainer_options {
                           occur less are not merged (0: BP_BPE_MIN_COUNT) */
     bp_text_format format;
     const char *text_field;      /* as in bp_documents_options */
+    const char *separator;       /* likewise */
     bool progress;               /* bp_log_progress now and then */
     size_t piece_bytes;          /* as in bp_documents_options */
     int64_t sentinels;           /* unigram: <extra_id_0> is the last id, ... */

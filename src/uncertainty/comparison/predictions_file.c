@@ -352,7 +352,7 @@ static bp_err read_rows(bp_predictions *out, csv_reader *csv)
     out->rows = 0;
     while (err == BP_OK && csv->at < csv->end)
         err = read_row(out, csv);
-    return err;
+    return err == BP_OK && out->rows == 0 ? damaged(csv->path, "it has no rows") : err;
 }
 
 static bp_err parse_csv(bp_predictions *out, const char *bytes, size_t count, const char *path,

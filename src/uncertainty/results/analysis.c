@@ -505,6 +505,9 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
         for (int p = 0; p < BP_RISK_POINTS; p++)
             none->error[p] = none->nll[p] = NAN;
     }
+    if (err == BP_OK)
+        err =
+            comparison_find_limits(out, scores, spec, self.orders, self.clusters[0], self.draws[0]);
     out->curves =
         bp_alloc("comparison.curves", self.shifts * COMPARISON_SCORES, sizeof *out->curves);
     for (int64_t s = 0; err == BP_OK && s < self.shifts; s++)

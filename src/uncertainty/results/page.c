@@ -292,6 +292,17 @@ static json_t *plot_json(const comparison_results *results, const comparison_plo
     return out;
 }
 
+/* What the captions of plots say of error bars. */
+static const char *bars_of(const comparison_results *results)
+{
+    return !results->task->whole_text       ? ""
+           : !results->cluster              ? " Error bars are 95 % intervals (Wilson)."
+           : comparison_has_limits(results) ? " Error bars are 95 % intervals over clusters, which "
+                                              "are resampled."
+                                            : " Documents of a cluster depend on each other: there "
+                                              "are no error bars.";
+}
+
 bp_err comparison_page_write(const comparison_results *results)
 {
     int64_t methods = results->methods.count;
@@ -326,6 +337,15 @@ bp_err comparison_page_write(const comparison_results *results)
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));
     (void)json_object_set_new(page, "sets", comparison_sets_page(results));
+    if (results->cut > 0)
+        (void)json_object_set_new(page, "cut",
+                                  json_pack("{s:I, s:I, s:I}", "cut", (json_int_t)results->cut,
+                                            "texts", (json_int_t)results->texts, "places",
+                                            (json_int_t)results->places));
+    (void)json_object_set_new(page, "units",
+                              json_string(results->cluster ? "clusters" : "documents"));
+    (void)json_object_set_new(page, "bars", json_string(bars_of(results)));
+    (void)json_object_set_new(page, "of_values", json_boolean(results->task->is_value));
     if (results->cluster)
         (void)json_object_set_new(
             page, "cluster",

@@ -142,7 +142,7 @@ static json_t *variables_of(const comparison_results *results, const comparison_
         put_bins(&rows, results, plot->method);
     variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:i, s:s?}", "formats", "svg png",
                           "output", output, "title", plot->title, "methods", methods, "drawn",
-                          drawn, "groups", groups, "independent", (int)results->task->whole_text,
+                          drawn, "groups", groups, "intervals", (int)comparison_has_limits(results),
                           "$rows", rows.data ? rows.data : "");
     (void)json_object_set_new(variables, "scores", scores);
     (void)json_object_set_new(variables, "score_titles", titles);

@@ -146,6 +146,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .one = results->members[method] == 1 &&
                                             !(results->metadata[method].task.precision > 0),
                                      .cluster = results->cluster,
+                                     .limits = comparison_has_limits(results),
                                      .coverages = &results->coverages,
                                      .in_domain = &results->in_domain.items[0],
                                      .shifted = &results->shifted};
@@ -170,6 +171,24 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
     return err;
 }
 
+/* Not for spans, whose windows read all of a document. */
+static bp_err find_cut(comparison_results *results, int64_t documents)
+{
+    char *folder = folder_of(results, comparison_first_model(&results->methods));
+    bp_err err = comparison_scores_find_cut(&results->cut, &results->places, folder);
+
+    results->texts = documents;
+    if (err == BP_OK && results->cut > 0)
+        BP_WARN("comparison.cut_documents",
+                "the models read %" PRId64 " tokens of a document, and %" PRId64 " of %" PRId64
+                " documents are longer: at %s; the figures are of what is left of them; cut texts "
+                "into passages first to have all of them read, and do not compare with predictions "
+                "of others that read more",
+                results->places, results->cut, documents, results->folder);
+    bp_free(folder);
+    return err;
+}
+
 bp_err comparison_results_analyse(comparison_results *results, int64_t documents)
 {
     int64_t methods = results->methods.count, shifts = results->shifted.count;
@@ -185,6 +204,8 @@ bp_err comparison_results_analyse(comparison_results *results, int64_t documents
     results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof *results->dropped);
     results->differences = difference =
         bp_alloc("comparison.results", methods * (methods - 1) / 2 * columns, sizeof *difference);
+    if (err == BP_OK && results->classes && !results->task->over_places)
+        err = find_cut(results, documents);
     for (int64_t m = 1; err == BP_OK && m < methods; m++)
         err = check_same(results, m, tokens, documents);
     for (int64_t g = 0; err == BP_OK && g <= shifts; g++)

@@ -7,6 +7,7 @@
 #include "base/config/json.h"
 #include "statistics/calibration.h"
 #include "statistics/conformal.h"
+#include "statistics/inference.h"
 #include "statistics/risk.h"
 #include "uncertainty/comparison/comparison.h"
 
@@ -77,6 +78,10 @@ typedef struct comparison_scores {
  * each document of `folder`/outcomes.h5 instead. Owns: bp_free(). */
 bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
                                bool classes);
+
+/** From `folder`/outcomes.h5: how many documents are longer than the places that a model reads. 0
+ * if the file is of an older version, or of predictions of others. */
+bp_err comparison_scores_find_cut(int64_t *cut, int64_t *places, const char *folder);
 
 /** Read `folder`/tokens.h5, cut into documents by `tokens`; or `folder`/outcomes.h5.
  *
@@ -162,6 +167,11 @@ typedef struct comparison_result {
     bool has[COMPARISON_SCORES]; /* there are figures by this score */
     bp_reliability bars[BP_CALIBRATION_BINS];
     bp_risk risk[COMPARISON_ORDERS];
+    /* 95 % intervals of the accuracy of a bar and of the error rate of a risk: NaN of tokens, tags
+     * and ends, which depend on each other, and of values with clusters. With clusters, of
+     * resamples of these; otherwise Wilson's. */
+    bp_interval bar_limits[BP_CALIBRATION_BINS];
+    bp_interval risk_limits[COMPARISON_ORDERS][BP_RISK_POINTS];
     comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */
     comparison_histogram histogram;
 } comparison_result;
@@ -179,6 +189,7 @@ typedef struct comparison_analysis_spec {
     const comparison_group *in_domain; /* filtered */
     const comparison_groups *shifted;  /* filtered */
     const int64_t *cluster;            /* as comparison_results.cluster */
+    bool limits;                       /* comparison_has_limits */
     const comparison_coverages *coverages;
 } comparison_analysis_spec;
 
@@ -186,6 +197,11 @@ typedef struct comparison_analysis_spec {
 bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
                           const comparison_analysis_spec *spec);
 void comparison_result_clear(comparison_result *result, int64_t shifts);
+/** Fill `bar_limits` and `risk_limits`, after bars and risks. orders[COMPARISON_ORDERS]; local, and
+ * how many clusters, as of comparison_clusters_of. Errors: those of bp_bootstrap_run. */
+bp_err comparison_find_limits(comparison_result *out, const comparison_scores *scores,
+                              const comparison_analysis_spec *spec, bp_token_order *const *orders,
+                              const int64_t *local, int64_t clusters);
 
 /** one - other, on the same resamples. values[columns]. Errors: those of bp_interval_of_difference.
  */
@@ -262,8 +278,10 @@ typedef struct comparison_results {
     int64_t *cluster; /* [documents of all corpora] those of one number are resampled together;
                          NULL: each alone */
     bool scaled;      /* a validation text is given */
-    const bp_task_kind *task; /* of all models */
-    bool classes;             /* for a task: outcomes.h5 has its predictions */
+    int64_t texts, cut, places; /* of all documents the models read the first `places` tokens; `cut`
+                                   have more. 0: they read all */
+    const bp_task_kind *task;   /* of all models */
+    bool classes;               /* for a task: outcomes.h5 has its predictions */
     comparison_coverages coverages;
     char coverage_names[COMPARISON_COVERAGES][24];
 
@@ -283,6 +301,12 @@ const char *comparison_score_name(const comparison_results *results, int score);
 const char *comparison_score_title(const comparison_results *results, int score);
 /** Does any method have figures by it? The first three are always shown. */
 bool comparison_has_score(const comparison_results *results, int score);
+
+/** Has the accuracy of a bar of reliability an interval? So has an error rate of the risk. */
+static inline bool comparison_has_limits(const comparison_results *results)
+{
+    return results->task->whole_text && !(results->task->is_value && results->cluster);
+}
 
 /** Allocate the results of each method. */
 void comparison_results_init(comparison_results *results);

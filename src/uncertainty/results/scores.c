@@ -98,6 +98,23 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
     return err;
 }
 
+bp_err comparison_scores_find_cut(int64_t *cut, int64_t *places, const char *folder)
+{
+    char *path = bp_path_join(folder, "outcomes.h5");
+    bp_h5 *file = NULL;
+    bp_err err = open_table(&file, path, "score-outcomes");
+
+    *cut = *places = 0;
+    if (err == BP_OK && bp_h5_has_attribute(file, "/", "documents_cut")) {
+        err = bp_h5_get_int(file, "/", "documents_cut", cut);
+        if (err == BP_OK)
+            err = bp_h5_get_int(file, "/", "places", places);
+    }
+    bp_h5_drop(&file);
+    bp_free(path);
+    return err;
+}
+
 int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens)
 {
     int64_t kept = 0, before = group->document_count;

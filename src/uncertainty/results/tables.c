@@ -172,13 +172,17 @@ static bp_err write_reliability(const comparison_results *results)
 {
     bp_buffer table = {0};
 
-    bp_buffer_printf(&table, "method,low,high,tokens,confidence,accuracy\n");
+    bp_buffer_printf(&table,
+                     "method,low,high,tokens,confidence,accuracy,accuracy_low,accuracy_high\n");
     for (int64_t m = 0; m < results->methods.count; m++)
         for (int b = 0; b < BP_CALIBRATION_BINS; b++) {
             const bp_reliability *bar = &results->results[m].bars[b];
 
-            comparison_csv_put(&table, "trrirr\n", results->methods.items[m].name, bar->low,
-                               bar->high, bar->tokens, bar->confidence, bar->accuracy);
+            const bp_interval *limits = &results->results[m].bar_limits[b];
+
+            comparison_csv_put(&table, "trrirrrr\n", results->methods.items[m].name, bar->low,
+                               bar->high, bar->tokens, bar->confidence, bar->accuracy, limits->low,
+                               limits->high);
         }
     return save(results, "reliability.csv", &table);
 }
@@ -187,14 +191,15 @@ static bp_err write_risk(const comparison_results *results)
 {
     bp_buffer table = {0};
 
-    bp_buffer_printf(&table, "method,score,coverage,error,nll\n");
+    bp_buffer_printf(&table, "method,score,coverage,error,nll,error_low,error_high\n");
     for (int64_t m = 0; m < results->methods.count; m++)
         for (int o = 0; o < COMPARISON_ORDERS; o++)
             for (int p = 0; p < BP_RISK_POINTS; p++)
-                comparison_csv_put(&table, "ttrrr\n", results->methods.items[m].name,
-                                   comparison_order_names[o], (p + 1) / (double)BP_RISK_POINTS,
-                                   results->results[m].risk[o].error[p],
-                                   results->results[m].risk[o].nll[p]);
+                comparison_csv_put(
+                    &table, "ttrrrrr\n", results->methods.items[m].name, comparison_order_names[o],
+                    (p + 1) / (double)BP_RISK_POINTS, results->results[m].risk[o].error[p],
+                    results->results[m].risk[o].nll[p], results->results[m].risk_limits[o][p].low,
+                    results->results[m].risk_limits[o][p].high);
     return save(results, "risk_coverage.csv", &table);
 }
 

@@ -149,6 +149,13 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     return err;
 }
 
+static bp_err put_cut(bp_h5 *out, const bp_outcomes *outcomes)
+{
+    bp_err err = bp_h5_put_int(out, "/", "documents_cut", outcomes->cut);
+
+    return err == BP_OK ? bp_h5_put_int(out, "/", "places", outcomes->places) : err;
+}
+
 bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
 {
     const bp_score_plan *plan = outcomes->plan;
@@ -164,6 +171,8 @@ bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
     err = begin_writer(&writer, path, "score-outcomes", plan, starts, outcomes->statistics);
     if (err == BP_OK)
         err = bp_score_ids_write(writer->draft.file, plan);
+    if (err == BP_OK)
+        err = put_cut(writer->draft.file, outcomes);
     if (err == BP_OK)
         err = bp_h5_write(writer->draft.file, "predictions", BP_H5_I64, outcomes->predictions,
                           plan->documents);
@@ -199,6 +208,8 @@ bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, c
 
     for (int64_t k = 0; k < n * M; k++)
         grid[k] = values[(BP_MODEL_MEMBER + k % M) * n + k / M];
+    if (err == BP_OK)
+        err = put_cut(draft.file, outcomes);
     if (err == BP_OK)
         err = bp_h5_write(draft.file, "label", BP_H5_F32, label, n);
     if (err == BP_OK)

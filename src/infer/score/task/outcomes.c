@@ -111,7 +111,9 @@ static bp_err write_outcomes(task_scoring *task)
                          .predictions = predictions,
                          .count = count,
                          .values = task->table,
-                         .extras = self->info.extras};
+                         .extras = self->info.extras,
+                         .cut = task->documents.cut,
+                         .places = task->documents.length};
     bp_err err;
 
     if (task->kind->has_names)

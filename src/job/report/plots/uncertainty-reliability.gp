@@ -1,6 +1,5 @@
 # reliability.csv: accuracy by confidence, and below how many predictions a bin has; bins of fewer than 10 show nothing.
-# Variables: methods, drawn (1: the method has other bins), independent (1: predictions are of different documents, so that
-# they have intervals).
+# Variables: methods, drawn (1: the method has other bins), intervals (1: there are some).
 rows = |methods|
 page_height = 690 + 19 * (rows + 1)
 do for [format in formats] {
@@ -16,7 +15,7 @@ do for [format in formats] {
     set title 'Accuracy by confidence'
     set key at screen 0.14, screen (19.0 * (rows + 1) + 6) / page_height left top vertical maxcols 1 Left reverse
     plot x with lines lc rgb '#666666' lw 1.5 dt 2 title 'as sure as right', \
-         for [m = 1:(independent ? rows : 0)] 'reliability.csv' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6:(wilson_low($6, $4)):(wilson_high($6, $4)) \
+         for [m = 1:(intervals ? rows : 0)] 'reliability.csv' using (strcol(1) eq methods[m] && $4 >= 10 && valid(7) ? $5 : NaN):6:7:8 \
          with yerrorbars lc rgb colour(m) pt 0 notitle, \
          for [m = 1:rows] 'reliability.csv' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6 smooth unique \
          with linespoints lc rgb colour(m) dt dash(m) lw thick(m, rows) pt 7 ps 0.6 title (drawn[m] ? methods[m] : '')
