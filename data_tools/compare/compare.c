@@ -52,7 +52,10 @@ static const struct argp_option OPTIONS[] = {
      "are shown apart",
      1},
     {"between", KEY_BETWEEN, "LABEL", 0,
-     "of one score folder: compare the documents of each pair of values of the label", 1},
+     "of one score folder: compare the documents of each pair of values of the label, or of "
+     "corpora "
+     "(corpus)",
+     1},
     {"figure", KEY_FIGURE, "NAME", 0,
      "of --between: perplexity (default), bits_per_byte or word_perplexity", 1},
     {"anyway", KEY_ANYWAY, NULL, 0, "compare pll with causal scores too, without a verdict", 1},

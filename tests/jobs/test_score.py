@@ -200,6 +200,10 @@ class Score(ScoreFiles, JobTest):
                 self.assertEqual([word for word in ("[score.untrained_tokens]", "[score.training_text]") if word in result.err], [identifier] if said else [], str(result))
                 self.assertEqual("training_text" in self.summary(f"{name}-{ranks}"), name in ("lines", "part", "some"))
         self.results_repeat_it()
+        many = self.write("many-lines.txt", "".join(f"{text}\n" for text in other[:40] * 10))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("many-lines.h5"), many])
+        several = run(self.command("several", f"{self.at('many-lines.h5')},{self.at('joined.h5')}", f"score.model={self.at('of-lines')}"))
+        self.assert_warning(several, "[score.untrained_tokens]", "of corpus joined,", "(30 times)")  # beside it they are few
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('tuned')}", f"corpus.train={self.at('lines.h5')}", f"model.init={self.at('of-lines')}", "train.steps=2"])
         tuned = run(self.command("tuned-joined", self.at("joined.h5"), f"score.model={self.at('tuned')}"))
         self.assertNotIn("[score.", tuned.err)  # it may have learned them before

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/printable.h"
 #include "data/document_starts.h"
+#include "infer/score/tables/summary.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/family.h"
@@ -21,6 +22,7 @@
 #define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
 #define FORM_LEAST   0.001 /* one of them, such as the line break; */
 #define FORM_TIMES   5     /* one that occurs less often may just be a rare word */
+#define FORMS_MOST   8     /* corpora that are looked at one by one */
 #define OTHER_LENGTH 10.0  /* ratio of the mean lengths of documents */
 #define SHORT_TEXT   256   /* tokens: of a longer document the first words are a small part */
 
@@ -42,14 +44,16 @@ typedef struct texts {
 
 typedef void visit_document(texts *self, const int32_t *tokens, int64_t count);
 
-static bp_err each_document(bp_corpus *corpus, visit_document *visit, texts *self)
+/* Of files [first, end). */
+static bp_err each_document_of(bp_corpus *corpus, int64_t first, int64_t end, visit_document *visit,
+                               texts *self)
 {
     int32_t *tokens = NULL;
     int64_t capacity = 0;
     bp_document_starts *starts = bp_document_starts_new(corpus);
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
+    for (int64_t k = first; k < end && err == BP_OK; k++) {
         bp_corpus_file *file = bp_corpus_file_at(corpus, k);
         const int64_t *start = NULL;
 
@@ -71,16 +75,26 @@ static bp_err each_document(bp_corpus *corpus, visit_document *visit, texts *sel
     return err;
 }
 
+static bp_err each_document(bp_corpus *corpus, visit_document *visit, texts *self)
+{
+    return each_document_of(corpus, 0, bp_corpus_files(corpus), visit, self);
+}
+
 static uint64_t hash_of(const int32_t *tokens, int64_t count)
 {
     return bp_xxh3(tokens, (size_t)count * sizeof *tokens);
 }
 
-static void visit_scored(texts *self, const int32_t *tokens, int64_t count)
+static void visit_tokens(texts *self, const int32_t *tokens, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         self->scored[tokens[i]]++;
     self->tokens += count;
+}
+
+static void visit_scored(texts *self, const int32_t *tokens, int64_t count)
+{
+    visit_tokens(self, tokens, count);
     if (count >= FEW_TOKENS) {
         self->documents = bp_grow("score.training", self->documents, &self->capacity,
                                   self->count + 1, sizeof *self->documents);
@@ -181,7 +195,9 @@ static char *spell(bp_corpus *corpus, int64_t token)
     return name;
 }
 
-static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *training)
+/* of: " of corpus NAME", or nothing. */
+static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *of,
+                           const char *training)
 {
     int64_t unseen = 0, most = -1;
     char *name;
@@ -198,11 +214,35 @@ static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *tra
         return;
     name = spell(corpus, most);
     BP_WARN("score.untrained_tokens",
-            "%" PRId64 " tokens, %.3g %%, never occur in the training text %s, most often token %s "
-            "(%" PRId64 " times): at score.corpus; the model has not learned their probabilities: "
-            "make both corpora of documents of one form (bagpipe-data corpus --format)",
-            unseen, percent(unseen, self->tokens), training, name, self->scored[most]);
+            "%" PRId64 " tokens%s, %.3g %%, never occur in the training text %s, most often token "
+            "%s (%" PRId64 " times): at score.corpus; the model has not learned their "
+            "probabilities: make both corpora of documents of one form (bagpipe-data corpus "
+            "--format), with punctuation and marks of one form",
+            unseen, of, percent(unseen, self->tokens), training, name, self->scored[most]);
     bp_free(name);
+}
+
+/* Each corpus has its own form: of several each is counted alone, but of very many. */
+static void warn_of_forms(texts *self, bp_corpus *corpus, const char *training)
+{
+    int64_t files = bp_corpus_files(corpus);
+    bp_err err = BP_OK;
+
+    if (files == 1 || files > FORMS_MOST)
+        warn_of_tokens(self, corpus, "", training);
+    else
+        for (int64_t k = 0; k < files && err == BP_OK; k++) {
+            char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(corpus, k)));
+            char *of = bp_sprintf(" of corpus %s", name);
+
+            memset(self->scored, 0, (size_t)self->vocab_size * sizeof *self->scored);
+            self->tokens = 0;
+            err = each_document_of(corpus, k, k + 1, visit_tokens, self);
+            if (err == BP_OK)
+                warn_of_tokens(self, corpus, of, training);
+            bp_free(of);
+            bp_free(name);
+        }
 }
 
 /* ---- the training text ---- */
@@ -266,7 +306,7 @@ static bp_known_text compare(bp_corpus *corpus, bp_corpus *training, const char 
     if (err == BP_OK && self.tokens > 0) {
         known = warn_of_documents(&self, list);
         if (whole)
-            warn_of_tokens(&self, corpus, list);
+            warn_of_forms(&self, corpus, list);
     }
     bp_free(self.documents);
     bp_free(self.trained);
