@@ -400,6 +400,17 @@ class UncertaintyTask(test_finetune.TaskTest):
             for key in ("sets", "temperature", "temperature_nll", "nll", "nll_tempered", "fit_seconds"):
                 self.assertEqual(got.get(key), first[method].get(key), (method, key))
 
+    def test_plots_of_values_have_no_bars_over_clusters(self):
+        number, draw = self.tuned("of-lengths", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1"), random.Random(9)
+        rows = [{"text": test_finetune.document(draw, "sea", 4 + k % 9), "length": str(4 + k % 9), "source": f"s{k % 12}"} for k in range(36)]
+        keys = [f"uncertainty.in_domain={self.corpus('lengths', rows)}", f"corpus.valid={self.at('valid.h5')}"]
+        for more, none, words in (((), False, "(Wilson)"), (("uncertainty.cluster=source",), True, "there are no error bars")):
+            self.studied("lengths-study", f"one={number}", *keys, *more)
+            bars, risks = self.limits("lengths-study")
+            self.assertEqual([math.isnan(low) and math.isnan(high) for _, low, high in bars], [none] * 15)
+            self.assertTrue(all(math.isnan(low) for _, low, _ in risks))
+            self.assertIn(words, pathlib.Path(self.at("lengths-study"), "uncertainty", "index.html").read_text(encoding="utf-8"))
+
     def newest(self, run_dir):
         return sorted(name for name in os.listdir(run_dir + "/checkpoints") if name.startswith("step"))[-1]
 

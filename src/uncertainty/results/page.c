@@ -298,7 +298,7 @@ static const char *bars_of(const comparison_results *results)
     return !results->task->whole_text       ? ""
            : !results->cluster              ? " Error bars are 95 % intervals (Wilson)."
            : comparison_has_limits(results) ? " Error bars are 95 % intervals over clusters, which "
-                                              "are resampled."
+                                              "are resampled; fewer than 10 have none."
                                             : " Documents of a cluster depend on each other: there "
                                               "are no error bars.";
 }
