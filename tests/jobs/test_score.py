@@ -154,16 +154,16 @@ class Score(ScoreFiles, JobTest):
     def test_a_state_carried_in_training_is_warned_of(self):
         """Of short documents, which begin with the zero state; not after a training whose windows did, nor of a long document."""
         with open(self.at("valid.txt"), encoding="utf-8") as file:
-            self.write("long.txt", file.read())
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "text", "--out", self.at("long.h5"), self.at("long.txt")])
-        for order, corpus, warned in (("auto", "valid.h5", 1), ("auto", "long.h5", 0), ("shuffle", "valid.h5", 0)):
+            self.write("whole-text.txt", file.read())
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "text", "--out", self.at("whole-text.h5"), self.at("whole-text.txt")])
+        for order, corpus, warned in (("auto", "valid.h5", 1), ("auto", "whole-text.h5", 0), ("shuffle", "valid.h5", 0)):
             model = self.at("lstm-" + order)
             if not os.path.exists(model):
                 self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={model}", "model.kind=lstm", "model.heads=", f"corpus.order={order}", "train.steps=2"])
             result = run(self.command(f"{order}-{corpus}", self.at(corpus), f"score.model={model}"))
             self.assertEqual(result.status, 0, str(result))
             self.assert_warning(result, "[score.zero_state]", "corpus.order=shuffle", times=warned)
-            self.assert_warning(result, "[score.other_documents]", "train.h5", times=corpus == "long.h5")  # one document, and lines
+            self.assert_warning(result, "[score.other_documents]", "train.h5", times=corpus == "whole-text.h5")  # one document, and lines
 
     def test_a_model_worse_than_guessing_is_warned_of(self):
         """A training that diverged to a loss that is finite; not of one that has hardly begun."""
