@@ -293,7 +293,7 @@ class Generate(GenerateTest):
     def test_stopped_by_a_signal_it_says_75_and_goes_on(self):
         keys = ("generate.batch=1", "generate.tokens=20", "generate.strategy=beam", "generate.beams=16", "generate.end=-1")
         self.made("unhalted", 0, *keys)
-        job = self.background(self.command("halted", *keys))
+        job = self.background(self.command("halted", *keys), env={"BP_FAULT": "work.unit_done:3+=delay0.3"})
         self.until(lambda: self.parts("halted") > 300, job)
         job.send_signal(signal.SIGTERM)
         job.wait(bagpipe_test.TIMEOUT)
