@@ -230,7 +230,7 @@ class UncertaintyRuns(UncertaintyTest):
                 "laplace.tokens=500": ("[laplace.few_tokens]",), "uncertainty.dropout=0": ("[comparison.no_dropout]",),
                 "uncertainty.passes=1": ("[comparison.one_pass]",)}
         quiet = run(self.command("warned", "laplace.tokens=10000", "--plan"))
-        self.assertEqual((quiet.status, quiet.err), (0, ""))
+        self.assertEqual((quiet.status, quiet.err), (0, ""), str(quiet))
         for key, identifiers in reported.items():
             result = run(self.command("warned", "laplace.tokens=10000", key, "--plan"))
             self.assertEqual(result.status, 0, str(result))

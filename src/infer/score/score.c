@@ -258,7 +258,7 @@ static bp_err score(scorer *self, MPI_Comm world, const bp_planned_world *plan)
 
 bp_err bp_score(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
-    return score(&(scorer){.config = config, .page = true}, world, plan);
+    return score(&(scorer){.config = config, .planned = plan != NULL, .page = true}, world, plan);
 }
 
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)

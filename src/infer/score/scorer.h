@@ -36,6 +36,7 @@ typedef struct scorer {
     bp_model_info info; /* on all ranks (`kind` on the computing ones) */
     const char *folder; /* RUN/score */
     const bp_ensemble_spec *method; /* borrowed; NULL: from score.model */
+    bool planned;                   /* by --plan, which a study does for each method */
     bp_datastore_info datastore;    /* of score.neighbours; on all ranks */
     bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
     bp_corpus *corpus;              /* on leads and the coordinator, as the plan */

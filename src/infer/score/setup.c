@@ -190,7 +190,7 @@ static bp_err load_corpus(scorer *self)
     bp_score_resolve_ends(self->config, eod >= 0 ? eod : self->info.eod_id,
                           bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
     warn_of_settings(self);
-    if (self->mesh->coordinates && !self->method && !selects(self) &&
+    if (self->mesh->coordinates && !self->method && !self->planned && !selects(self) &&
         !bp_score_keys_of(self->config)->states) /* a datastore may well be of the training text */
         self->known = bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
     err = scorer_resolve_specials(self->corpus, &self->rule);
