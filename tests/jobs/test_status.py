@@ -56,6 +56,7 @@ class Status(JobTest):
     def test_a_run_through_its_states(self):
         process = self.start("run")
         self.until(lambda: self.committed("run"), process)
+        self.until(lambda: "tokens_per_second_median" in self.reported("run"), process)  # status.json lags behind where lines come fast
         reported = self.reported("run", job="pretrain", state="running", steps=1000000, restarts=0, pid=process.pid)
         self.assertGreater(reported["commit"]["bytes"], 100_000)
         self.assertGreater(reported["tokens_per_second_median"], 0)

@@ -349,7 +349,6 @@ static void expect_failure(const char *path, bp_trainer_options options, bp_err 
     bp_test_check_said(COMM, message);
 }
 
-/* The broken line falls to one rank; all of them hear of it. */
 /* One vocabulary at any number of ranks and threads: its hash was made on one rank and one thread.
  */
 static void unigram_vocabularies_depend_on_the_text_alone(void **state)
@@ -460,6 +459,7 @@ static void text_without_blanks_has_seeds_by_the_size(void **state)
     bp_strmap_clear(&words);
 }
 
+/* The broken line falls to one rank; all of them hear of it. */
 static void failures_are_shared(void **state)
 {
     static const char jsonl[] =
@@ -484,8 +484,10 @@ static void failures_are_shared(void **state)
     expect_failure(bp_test_path("j"), options, BP_ERR_USAGE, "sentence");
 }
 
-/* A run of one letter makes tokens of 2, 4, 8... letters, up to the limit. */
-static void a_long_run_is_learnt_in_no_time(void **state)
+/* A run of one letter makes tokens of 2, 4, 8... letters, up to the limit. Time that is quadratic
+ * in the run would not end within the limit of the test; a bound in seconds would fail where the
+ * machine is busy. */
+static void a_long_run_is_learnt(void **state)
 {
     enum { LONG = 2000000 };
     char *text = bp_alloc("test", LONG, 1);
@@ -497,7 +499,6 @@ static void a_long_run_is_learnt_in_no_time(void **state)
     bp_tokenizer *tokenizer = train(shared_file("run", text, LONG), options, &report);
     bp_test_check(COMM, report.merges >= 10 && report.merges < 100);
     bp_test_check(COMM, bp_tokenizer_longest(tokenizer) == BP_TOKEN_LIMIT_BYTES);
-    bp_test_check(COMM, report.build_seconds < 10);
     bp_tokenizer_free(&tokenizer);
     bp_free(text);
 }
@@ -530,7 +531,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unigram_pieces_are_frequent_words),
         cmocka_unit_test(text_without_blanks_has_seeds_by_the_size),
         cmocka_unit_test(failures_are_shared),
-        cmocka_unit_test(a_long_run_is_learnt_in_no_time),
+        cmocka_unit_test(a_long_run_is_learnt),
         cmocka_unit_test(a_signal_to_one_rank_stops_all),
     };
 
