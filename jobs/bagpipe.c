@@ -355,7 +355,7 @@ static bp_err run_job(const arguments *args)
         note_failure(args->job, call.config, err);
     bp_config_free(&call.config);
     bp_log_close();
-    return err;
+    return args->plan ? bp_agree(MPI_COMM_WORLD, err == BP_OK ? bp_stdout_flush() : err) : err;
 }
 
 /* Requests other than work: *word is the subject, NULL for bagpipe itself. */

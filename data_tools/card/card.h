@@ -24,6 +24,9 @@ json_t *card_text(const char *text);
 json_t *card_code(const char *text);
 /** A scalar of YAML 1.2, for any text. New reference. */
 json_t *card_yaml(const char *text);
+/** The library whose code the Hub shows with a model of this kind: transformers, where it reads the
+ * model's export. */
+const char *card_library(const char *kind, bool ensemble);
 /** Append {"name", "value"} to a list; nothing is added for "" (unknown). */
 void card_fact(json_t *list, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -548,6 +548,8 @@ static void add_all(subject *self, json_t *details)
     const char *init = key(self, "model.init");
 
     (void)json_object_set_new(self->card->data, "pipeline", card_yaml(pipeline));
+    (void)json_object_set_new(self->card->data, "library",
+                              json_string(card_library(kind, self->members > 0)));
     (void)json_array_append_new(tags, json_string("bagpipe"));
     (void)json_array_append_new(tags, card_yaml(kind));
     if (self->members > 0)

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/printable.h"
 #include "job/report/report.h"
+#include "models/family.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -139,4 +140,12 @@ char *card_figure_of(const json_t *figure)
 {
     return card_figure(json_object_get(figure, "value"), json_object_get(figure, "low"),
                        json_object_get(figure, "high"));
+}
+
+const char *card_library(const char *kind, bool ensemble)
+{
+    for (const bp_hf_table *const *table = bp_model_huggingface_tables(); *table; table++)
+        if (!ensemble && strcmp((*table)->kind, kind) == 0 && !(*table)->instead)
+            return "transformers";
+    return "bagpipe";
 }

@@ -42,7 +42,7 @@ class Card(JobTest):
         summary, record = read_json(self.at("scored"), "score", "summary.json"), read_json(self.model, "run.json")
         self.assertNotIn("license", front)
         self.assertNotIn("language", front)
-        self.assertEqual((front["library_name"], front["pipeline_tag"], front["tags"], front["datasets"]), ("bagpipe", "text-generation", ["bagpipe", "gpt"], ["train"]))
+        self.assertEqual((front["library_name"], front["pipeline_tag"], front["tags"], front["datasets"]), ("transformers", "text-generation", ["bagpipe", "gpt"], ["train"]))
         (index,) = front["model-index"]
         self.assertEqual(index["name"], os.path.basename(self.model))
         (result,) = index["results"]
@@ -108,7 +108,7 @@ class Card(JobTest):
         self.must(["bagpipe", "ensemble", self.at("small.ini"), f"run.dir={self.at('bag')}", "ensemble.members=2", "train.steps=5"])
         self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('bag-scored')}", f"score.model={self.at('bag')}", f"score.corpus={self.at('valid.h5')}"])
         front, sections, _ = self.card(self.at("bag"), self.at("bag-scored"))
-        self.assertEqual(front["tags"], ["bagpipe", "gpt", "ensemble"])
+        self.assertEqual((front["tags"], front["library_name"]), (["bagpipe", "gpt", "ensemble"], "bagpipe"))
         self.write("beginnings.txt", "The\nA\n")  # a report of the whole ensemble, beside another model's
         for name, model in (("alone-texts", self.model), ("bag-texts", self.at("bag"))):
             self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={self.at(name)}", f"generate.model={model}", f"generate.prompts={self.at('beginnings.txt')}", "generate.tokens=5"])

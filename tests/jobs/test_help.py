@@ -152,15 +152,17 @@ class Help(unittest.TestCase):
             tokenizer, corpus = os.path.join(folder, "t.json"), os.path.join(folder, "many.h5")
             for command in (["tokenizer", "--kind", "char", "--out", tokenizer, many], ["corpus", "--tokenizer", tokenizer, "--format", "lines", "--out", corpus, many]):
                 self.assertEqual(run([program("bagpipe-data"), *command]).status, 0)
-            for command in (["metrics", "--kind", "bleu", "--reference", lines, "--hypothesis", lines], ["table", corpus]):
-                whole = run([program("bagpipe-data"), *command])
+            model = [f"model.{name}" for name in ("layers=1", "width=8", "heads=1", "context=8")]
+            plan = ["bagpipe", "pretrain", f"corpus.train={corpus}", *model, "train.steps=1", "train.batch=1", f"run.dir={folder}/run", "math.threads=1", "--plan"]
+            for command in (["bagpipe-data", "metrics", "--kind", "bleu", "--reference", lines, "--hypothesis", lines], ["bagpipe-data", "table", corpus], plan):
+                whole = run([program(command[0]), *command[1:]])
                 self.assertEqual(whole.status, 0, str(whole))
                 reader, writer = os.pipe()
                 os.close(reader)
-                result = subprocess.run([program("bagpipe-data"), *command], stdout=writer, stderr=subprocess.PIPE, check=False)
+                result = subprocess.run([program(command[0]), *command[1:]], stdout=writer, stderr=subprocess.PIPE, check=False)
                 os.close(writer)
                 self.assertEqual((result.returncode, result.stderr), (0, b""), command)
-                self.assert_full(["bagpipe-data", *command])
+                self.assert_full(command)
 
     @staticmethod
     def write(folder, name, text):

@@ -129,6 +129,11 @@ POOLERS = {"bert": ("bert.pooler.dense", "classifier"), "distilbert": ("pre_clas
            **{name: ("classifier.dense", "classifier.out_proj") for name in (*LIKE_ROBERTA, "electra")}}
 
 
+def used_bias(bias):
+    """The name of the bias that classes compute with: transformers 5 saves a second one, which is another tensor if the head is not tied."""
+    return bias.replace("lm_head.", "lm_head.decoder.").replace("cls.predictions.", "cls.predictions.decoder.") if ".decoder." not in bias else bias
+
+
 def head_names(config):
     kind, head, C, E = config["model_type"], head_of(config), sizes_of(config)[0], config.get("embedding_size", sizes_of(config)[0])
     if head == "MaskedLM":
@@ -136,6 +141,8 @@ def head_names(config):
         yield from (*linear(dense, E, C, kind != "modernbert"), *norm(ln, E, kind != "modernbert"), (bias, (config["vocab_size"],)))
         if not config.get("tie_word_embeddings", True):
             yield decoder, (config["vocab_size"], E)
+            if bias != used_bias(bias):
+                yield used_bias(bias), (config["vocab_size"],)
     elif head == "PreTraining":
         yield from (*linear("discriminator_predictions.dense", C, C), *linear("discriminator_predictions.dense_prediction", 1, C))
     elif head:
@@ -286,7 +293,7 @@ class Encoder:
             dense, ln, bias, decoder = WORDS[self.kind]
             word = "embeddings.tok_embeddings.weight" if self.kind == "modernbert" else "embeddings.word_embeddings.weight"
             act = self.norm(ln, gelu(self.linear(dense, x)))
-            return act @ (self.w(word) if self.config.get("tie_word_embeddings", True) else self.tensors[decoder]).T + self.tensors[bias]
+            return act @ (self.w(word) if self.config.get("tie_word_embeddings", True) else self.tensors[decoder]).T + self.tensors[used_bias(bias) if used_bias(bias) in self.tensors else bias]
         if head == "PreTraining":
             return self.linear("discriminator_predictions.dense_prediction", gelu(self.linear("discriminator_predictions.dense", x)))[:, 0]
         if head == "SequenceClassification":

@@ -266,6 +266,28 @@ class Shapes(FolderTest):
                 config = config_of(name, head, keys)
                 self.check(f"shape-{k}", config, weights(config))
 
+    def test_what_a_file_has_twice_must_be_equal(self):
+        """Copies of the table of words, which transformers 5 computes with where they are there; and a Marian's positions. What the class does not read may differ."""
+        sines = seq2seq_numpy.Model(config_of("MarianMTModel", "", {}), {}).sines(BART["max_position_embeddings"]).astype(numpy.float32)
+        for k, (name, head, copy, like, refusal) in enumerate((("T5", WRITES, "encoder.embed_tokens.weight", "shared.weight", "copies_differ"),
+                                                               ("MarianMTModel", "", "model.decoder.embed_tokens.weight", "model.shared.weight", "copies_differ"),
+                                                               ("MarianMTModel", "", "model.encoder.embed_positions.weight", None, "other_constant"),
+                                                               ("T5", ENCODES, "encoder.embed_tokens.weight", "shared.weight", "copies_differ"),
+                                                               ("T5", ENCODES, "decoder.embed_tokens.weight", "shared.weight", None))):
+            config = {key: value for key, value in config_of(name, head, {}).items() if value is not None}
+            tensors = weights(config)
+            for changed in (False, True):
+                with self.subTest(name + head, copy=copy, changed=changed):
+                    values = (tensors[like] if like else sines).copy()
+                    values[3, 1] += changed
+                    encoders.write_folder(self.at(f"copies-{k}{changed}-folder"), config, {**tensors, copy: values})
+                    result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "import", self.at(f"copies-{k}{changed}-folder"), "--no-tokenizer", "--out", self.at(f"copies-{k}{changed}")])
+                    if changed and refusal:
+                        self.assert_error(result, 65, f"[huggingface.{refusal}]", copy)
+                    else:
+                        self.assertEqual(result.status, 0, str(result))
+                        self.assertIn(f"left out: {copy}", str(result))
+
     def test_an_encoder_of_a_whole_model_or_of_sentence_transformers(self):
         """A file with a decoder too, whose tensors are left out; one without a class; one that names the table otherwise, with modules.json, where a Dense layer after Normalize is refused."""
         config, whole = config_of("T5", ENCODES, {}), config_of("T5", WRITES, {})

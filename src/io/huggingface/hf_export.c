@@ -319,6 +319,7 @@ typedef struct layout {
     const bp_hf_export_options *options;
     bp_safetensor *specs;
     char (*names)[2 * HF_NAME];
+    int64_t *of; /* the tensor of the table that it is, or is a copy of */
     int64_t count, *first, files;
     int64_t values, written; /* of all tensors */
 } layout;
@@ -327,6 +328,7 @@ static void lay_out_clear(layout *all)
 {
     bp_free(all->specs);
     bp_free(all->names);
+    bp_free(all->of);
     bp_free(all->first);
 }
 
@@ -349,26 +351,39 @@ static void cut_files(layout *all)
     all->first[all->files] = all->count;
 }
 
+static void add_spec(layout *all, const hf_tensor *theirs, int64_t k, const char *name)
+{
+    const bp_hf_shape *shape = all->shape;
+    bool bare = shape->headless || hf_name_is_bare(shape->table, theirs->name);
+    bp_safetensor *spec = &all->specs[all->count];
+
+    (void)snprintf(all->names[all->count], sizeof *all->names, "%s%s",
+                   bare ? "" : shape->table->prefix, name);
+    *spec = (bp_safetensor){.name = all->names[all->count], .dtype = all->options->dtype};
+    spec->dims = hf_file_shape(theirs, spec->shape);
+    all->of[all->count++] = k;
+    all->values += volume_of(theirs->dims, theirs->shape);
+}
+
+/* With `copies`: what classes of transformers read under either name has both. */
 static bp_err lay_out(layout *all, const bp_checkpoint *checkpoint, const bp_hf_shape *shape,
-                      const bp_hf_export_options *options)
+                      const bp_hf_export_options *options, bool copies)
 {
     hf_tensor theirs;
+    char other[2 * HF_NAME];
+    int64_t count = hf_tensor_count(shape);
     bp_err err = BP_OK;
 
-    *all = (layout){.shape = shape, .options = options, .count = hf_tensor_count(shape)};
-    all->specs = bp_alloc("hf.specs", all->count, sizeof *all->specs);
-    all->names = bp_alloc("hf.names", all->count, sizeof *all->names);
-    for (int64_t k = 0; k < all->count && err == BP_OK; k++) {
+    *all = (layout){.shape = shape, .options = options};
+    all->specs = bp_alloc("hf.specs", 2 * count, sizeof *all->specs);
+    all->names = bp_alloc("hf.names", 2 * count, sizeof *all->names);
+    all->of = bp_alloc("hf.of", 2 * count, sizeof *all->of);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
         hf_tensor_of(&theirs, shape, k);
         err = check_tensor(checkpoint, &theirs);
-        (void)snprintf(all->names[k], sizeof all->names[k], "%s%s",
-                       shape->headless || hf_name_is_bare(shape->table, theirs.name)
-                           ? ""
-                           : shape->table->prefix,
-                       theirs.name);
-        all->specs[k] = (bp_safetensor){.name = all->names[k], .dtype = options->dtype};
-        all->specs[k].dims = hf_file_shape(&theirs, all->specs[k].shape);
-        all->values += volume_of(theirs.dims, theirs.shape);
+        add_spec(all, &theirs, k, theirs.name);
+        if (copies && hf_has_copy(other, shape, theirs.name))
+            add_spec(all, &theirs, k, other);
     }
     if (err == BP_OK)
         cut_files(all);
@@ -397,7 +412,7 @@ static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, c
     for (int64_t k = first; k < end && err == BP_OK; k++) {
         hf_tensor theirs;
 
-        hf_tensor_of(&theirs, all->shape, k);
+        hf_tensor_of(&theirs, all->shape, all->of[k]);
         err = write_tensor(checkpoint, &theirs, all->options, writer);
         all->written += volume_of(theirs.dims, theirs.shape);
         if (err == BP_OK && all->options->progress)
@@ -434,7 +449,7 @@ static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
                           const bp_hf_export_options *options, const char *folder)
 {
     layout all;
-    bp_err err = lay_out(&all, checkpoint, shape, options);
+    bp_err err = lay_out(&all, checkpoint, shape, options, true);
 
     for (int64_t file = 0; file < all.files && err == BP_OK; file++)
         err = write_file(&all, checkpoint, file, folder);
@@ -454,7 +469,7 @@ static bp_err write_to(layout *all, bp_checkpoint *checkpoint, const bp_hf_sink 
         hf_tensor theirs;
         float *whole;
 
-        hf_tensor_of(&theirs, all->shape, k);
+        hf_tensor_of(&theirs, all->shape, all->of[k]);
         err = load_tensor(checkpoint, &theirs, all->options, &whole);
         if (err == BP_OK)
             err = sink->write(sink->context, k, whole);
@@ -477,7 +492,7 @@ bp_err bp_hf_export_to(bp_checkpoint *checkpoint, const bp_hf_sink *sink,
     own.dtype = "F32";
     own.shard_bytes = 0;
     if (err == BP_OK)
-        err = lay_out(&all, checkpoint, &shape, &own);
+        err = lay_out(&all, checkpoint, &shape, &own, false);
     if (err == BP_OK)
         err = write_to(&all, checkpoint, sink);
     lay_out_clear(&all);
@@ -520,8 +535,6 @@ static bp_err write_more(const json_t *files, const char *folder)
     }
     return err;
 }
-
-/* ---- the folder ---- */
 
 static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
                            const bp_hf_export_options *options, const char *hidden, const char *out)

@@ -49,8 +49,6 @@ const char *hf_without_prefix(const bp_hf_model *model, const char *name);
  * of several tied tensors. NULL if there is none. */
 const bp_safetensor *hf_find_theirs(const bp_hf_model *model, const char *name,
                                     bp_safetensors **file);
-/** Is the head the embedding? */
-bool hf_is_tied(const bp_hf_shape *shape);
 /** Divide the tensors without a row into ignored and unknown ones. Errors: BP_ERR_FORMAT an extra
  * layer, a head that differs from what it is tied to; those of reading. */
 bp_err hf_sort_out(bp_hf_model *model);

@@ -31,6 +31,17 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k);
 /** Does the table's prefix never precede it? */
 bool hf_name_is_bare(const bp_hf_table *table, const char *name);
 
+/** The alias whose `name` ends this name, NULL if there is none; and this name with `other` for it.
+ */
+const bp_hf_alias *hf_alias_of(const bp_hf_table *table, const char *name);
+void hf_other_name(char other[2 * HF_NAME], const bp_hf_alias *alias, const char *name);
+
+/** Is the tensor written under a second name, too? */
+bool hf_has_copy(char other[2 * HF_NAME], const bp_hf_shape *shape, const char *name);
+
+/** Is the head the embedding? */
+bool hf_is_tied(const bp_hf_shape *shape);
+
 /** Is `name` (without the prefix) that of a tensor of the model? */
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name);
 /** The layer of "h.12.attn.bias", the rest of the name in *rest, and the number of layers in

@@ -34,6 +34,42 @@ bool hf_name_is_bare(const bp_hf_table *table, const char *name)
     return false;
 }
 
+const bp_hf_alias *hf_alias_of(const bp_hf_table *table, const char *name)
+{
+    size_t bytes = strlen(name), end;
+
+    for (const bp_hf_alias *alias = table->aliases; alias && alias->name; alias++) {
+        end = strlen(alias->name);
+        if (bytes >= end && strcmp(name + bytes - end, alias->name) == 0)
+            return alias;
+    }
+    return NULL;
+}
+
+void hf_other_name(char other[2 * HF_NAME], const bp_hf_alias *alias, const char *name)
+{
+    (void)snprintf(other, 2 * HF_NAME, "%.*s%s", (int)(strlen(name) - strlen(alias->name)), name,
+                   alias->other);
+}
+
+bool hf_has_copy(char other[2 * HF_NAME], const bp_hf_shape *shape, const char *name)
+{
+    const bp_hf_alias *alias = hf_alias_of(shape->table, name);
+
+    if (!alias || !alias->computes || hf_is_tied(shape))
+        return false;
+    hf_other_name(other, alias, name);
+    return true;
+}
+
+bool hf_is_tied(const bp_hf_shape *shape)
+{
+    for (const bp_hf_size *size = shape->table->sizes; size->ours; size++)
+        if (strcmp(size->ours, "tied") == 0)
+            return bp_hf_size_of(shape, "tied") != 0;
+    return true; /* a table without the choice */
+}
+
 static bool is_in_layer(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
     bool sparse = !shape->table->is_sparse || shape->table->is_sparse(shape, layer);

@@ -149,9 +149,13 @@ typedef struct bp_hf_row {
         BP_HF_VECTOR(theirs ".bias", "width", ours ".bias")
 #define BP_HF_UNTIED(theirs) BP_HF_IF("!tied", theirs, "vocab_size", "width", "head")
 
-/** An end of tensors' names, and its older form. */
+/** An end of tensors' names, and another one that files have for it. Where a file has both, `name`
+ * is read, and the other must equal it; but of a bias that `computes` under the other name, this
+ * one is read: transformers 5 saves both, and they differ if the head is not tied. Such a head is
+ * written with both names. */
 typedef struct bp_hf_alias {
-    const char *name, *older;
+    const char *name, *other;
+    bool computes;
 } bp_hf_alias;
 
 struct bp_hf_shape;
@@ -169,8 +173,12 @@ typedef struct bp_hf_table {
     const bp_hf_size *sizes;       /* ended by NULL */
     const bp_hf_setting *settings; /* ended by NULL */
     const bp_hf_row *rows;         /* in the order of files; ended by NULL */
-    const char *const *buffers;  /* names that are not parameters: the part after a layer's number,
-                                    or whole names; ended by NULL */
+    const char *const *buffers; /* names that are not parameters: the part after a layer's number,
+                                   or whole names; ended by NULL */
+    const char *const
+        *constants; /* names of buffers that classes compute with, by which a file must
+                       have the values of `constant`; ended by NULL; NULL if none */
+    double (*constant)(const struct bp_hf_shape *shape, int64_t row, int64_t column);
     const char *const *harmless; /* keys of config.json without effect, in addition to those of any
                                     model; ended by NULL; NULL if none */
     bool (*is_sparse)(const struct bp_hf_shape *shape, int64_t layer); /* NULL: all are */
@@ -189,8 +197,8 @@ typedef struct bp_hf_table {
         *unread; /* those of heads that no class of transformers reads: not imported; a folder
                     whose only heads are such is a base class's; ended by NULL; NULL if none */
     const char *const *twins; /* further names, besides the head's, that files may use for the tied
-                                 tensor; ended by NULL; NULL if none */
-    const bp_hf_alias *older; /* ended by NULL; NULL: none */
+                                 tensor, or for copies of it; ended by NULL; NULL if none */
+    const bp_hf_alias *aliases; /* ended by NULL; NULL: none */
     const char *stem; /* the prefix of its classes' names, "GPTNeoX"; NULL: that of the architecture
                          before "For", "LMHead" or "MT" */
     const char *const *classes; /* other names of its class, ended by NULL; NULL: none */

@@ -99,9 +99,8 @@ static const bp_hf_row CLASS_ROWS[] = {ENCODER("context"), POOLED, OUTCOME, {0}}
                        ROBERTA_TAG_ROWS[] = {ENCODER("context+first_position"), OUTCOME, {0}},
                        ROBERTA_SPAN_ROWS[] = {ENCODER("context+first_position"), SPAN, {0}};
 
-/* Position numbers; a second name of the head's bias. */
-static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids",
-                                      "cls.predictions.decoder.bias", "lm_head.decoder.bias", NULL},
+/* Position numbers. */
+static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids", NULL},
                          *const HARMLESS[] = {"hidden_dropout_prob",
                                               "attention_probs_dropout_prob",
                                               "classifier_dropout",
@@ -115,12 +114,13 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                               NULL},
                          *const HEADS[] = {"cls.", "lm_head.", "classifier.", "qa_outputs.", NULL};
 
-/* In files converted from TensorFlow's; and in those that name the head's bias once. */
-static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
-                                    {"LayerNorm.bias", "LayerNorm.beta"},
-                                    {"cls.predictions.bias", "cls.predictions.decoder.bias"},
-                                    {"lm_head.bias", "lm_head.decoder.bias"},
-                                    {0}};
+/* In files converted from TensorFlow's; and the bias of the head. */
+static const bp_hf_alias ALIASES[] = {
+    {"LayerNorm.weight", "LayerNorm.gamma"},
+    {"LayerNorm.bias", "LayerNorm.beta"},
+    {"cls.predictions.bias", "cls.predictions.decoder.bias", .computes = true},
+    {"lm_head.bias", "lm_head.decoder.bias", .computes = true},
+    {0}};
 
 #define MORE                                                                                       \
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
@@ -132,7 +132,7 @@ static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
         .prefix = before, .first = "embeddings.word_embeddings.weight", .head = head_of,           \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
-        .check = bp_hf_check_heads, .bare = HEADS, .older = OLDER, .members = framed               \
+        .check = bp_hf_check_heads, .bare = HEADS, .aliases = ALIASES, .members = framed           \
     }
 
 static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining",
@@ -273,7 +273,7 @@ static const bp_hf_row DISTILBERT_ROWS[] = {DISTILBERT_ENCODER,
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of,                            \
         .settings = DISTILBERT_SETTINGS, .rows = rows_of, .buffers = BUFFERS,                      \
         .harmless = DISTILBERT_HARMLESS, .more = DISTILBERT_MORE, .check = bp_hf_check_heads,      \
-        .bare = DISTILBERT_HEADS, .older = OLDER                                                   \
+        .bare = DISTILBERT_HEADS, .aliases = ALIASES                                               \
     }
 static const bp_hf_table DISTILBERT_MASKED = DISTILBERT_TABLE("MaskedLM", "vocab_projector.weight",
                                                               DISTILBERT_SIZES, DISTILBERT_ROWS),

@@ -179,13 +179,16 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return err;
 }
 
+static const bp_hf_alias ALIASES[] = {
+    {"cls.predictions.bias", "cls.predictions.decoder.bias", .computes = true}, {0}};
+
 #define TABLE(class, head_of, sizes_of, rows_of)                                                   \
     {                                                                                              \
         .kind = "deberta", .model_type = "deberta-v2", .architecture = "DebertaV2For" class,       \
         .prefix = "deberta.", .first = "embeddings.word_embeddings.weight", .head = head_of,       \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE, .derive = fill,   \
-        .check = check, .bare = HEADS, .unread = UNREAD                                            \
+        .check = check, .bare = HEADS, .unread = UNREAD, .aliases = ALIASES                        \
     }
 static const bp_hf_table MASKED = TABLE("MaskedLM", "cls.predictions.decoder.weight", SIZES, ROWS),
                          VALUE = TABLE("SequenceClassification", NULL, VALUE_SIZES, CLASS_ROWS),

@@ -59,12 +59,13 @@ static const bp_hf_row
     TAG_ROWS[] = {ENCODER, BP_HF_LINEAR("classifier", "outcomes", "width", "task"), {0}},
     SPAN_ROWS[] = {ENCODER, BP_HF_LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
-/* Position numbers; a second name of the head's bias. */
-static const char *const BUFFERS[] = {"embeddings.position_ids", "lm_head.decoder.bias", NULL},
+/* Position numbers. */
+static const char *const BUFFERS[] = {"embeddings.position_ids", NULL},
                          *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_dropout_prob",
                                               "classifier_dropout", NULL},
                          *const HEADS[] = {"lm_head.", "classifier.", "qa_outputs.", NULL};
-static const bp_hf_alias OLDER[] = {{"lm_head.bias", "lm_head.decoder.bias"}, {0}};
+static const bp_hf_alias ALIASES[] = {{"lm_head.bias", "lm_head.decoder.bias", .computes = true},
+                                      {0}};
 
 #define TABLE(class, head_of, sizes_of, rows_of)                                                   \
     {                                                                                              \
@@ -74,7 +75,7 @@ static const bp_hf_alias OLDER[] = {{"lm_head.bias", "lm_head.decoder.bias"}, {0
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS,                                 \
         .more = "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"            \
                 " \"torch_dtype\": \"float32\"}",                                                  \
-        .check = bp_hf_check_heads, .bare = HEADS, .older = OLDER,                                 \
+        .check = bp_hf_check_heads, .bare = HEADS, .aliases = ALIASES,                             \
         .members = "{\"separators\": 2}"                                                           \
     }
 static const bp_hf_table MASKED = TABLE("MaskedLM", "lm_head.decoder.weight", SIZES, ROWS),

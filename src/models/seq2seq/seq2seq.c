@@ -181,9 +181,7 @@ static bp_activations block_output(const bp_model_shape *shape, int block)
                                      {"source", BP_SOURCE, shape->width, true, NULL}}};
 }
 
-/* The value of a column at position t. Source: Vaswani et al. 2017, section 3.5; for halves and
- * their frequencies, Tensor2Tensor's and fairseq's published code. */
-static double sinusoid(bp_seq2seq_positions layout, int64_t t, int64_t c, int64_t C)
+double bp_seq2seq_sinusoid(bp_seq2seq_positions layout, int64_t t, int64_t c, int64_t C)
 {
     int64_t sines = layout == BP_SINES_OF_FAIRSEQ ? C / 2 : (C + 1) / 2, pair;
     bool sine = layout == BP_SINES ? c % 2 == 0 : c < sines;
@@ -215,7 +213,7 @@ static void begin(bp_network *network, const bp_model_shape *shape)
         return;
     network->tables = table = bp_alloc("sinusoids", shape->context * C, sizeof *table);
     for (int64_t k = 0; k < shape->context * C; k++)
-        table[k] = (float)sinusoid(form_of(shape)->positions, k / C, k % C, C);
+        table[k] = (float)bp_seq2seq_sinusoid(form_of(shape)->positions, k / C, k % C, C);
 }
 
 static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,

@@ -37,6 +37,10 @@ typedef enum bp_seq2seq_positions {
     BP_DISTANCES
 } bp_seq2seq_positions;
 
+/** Column c of C at position t, of a layout with sines. Source: Vaswani et al. 2017, section 3.5;
+ * for halves and their frequencies, Tensor2Tensor's and fairseq's published code. */
+double bp_seq2seq_sinusoid(bp_seq2seq_positions layout, int64_t t, int64_t c, int64_t C);
+
 /** What a family's models have in common: encoder-decoders are data, as stacks are
  * (models/stack/stack.h). */
 #define BP_SEQ2SEQ_ACTIVATIONS 4

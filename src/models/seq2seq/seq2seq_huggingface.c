@@ -224,16 +224,12 @@ static const bp_hf_row BART_ROWS[] = {
     BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
-/* Other names of the same table. */
-static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                      NULL},
-                         *const SINUSOIDS[] = {"encoder.embed_tokens.weight",
-                                               "decoder.embed_tokens.weight",
-                                               "encoder.embed_positions.weight",
-                                               "decoder.embed_positions.weight",
-                                               "encoder.embed_positions.weights",
-                                               "decoder.embed_positions.weights",
-                                               NULL},
+/* Positions that are computed; and copies of the table of words. */
+static const char *const BUFFERS[] = {NULL},
+                         *const UNREAD_SINES[] = {"encoder.embed_positions.weights",
+                                                  "decoder.embed_positions.weights", NULL},
+                         *const SINES[] = {"encoder.embed_positions.weight",
+                                           "decoder.embed_positions.weight", NULL},
                          *const TWINS[] = {"encoder.embed_tokens.weight",
                                            "decoder.embed_tokens.weight", NULL},
                          *const BARE[] = {"final_logits_bias", "lm_head.", "classification_head.",
@@ -256,22 +252,30 @@ static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.em
     "{\"dropout\": 0.0, \"forced_eos_token_id\": null, \"torch_dtype\": \"float32\", "             \
     "\"use_cache\": true}"
 
-#define BART_TABLE(family, class, head_of, sizes_of, must, constants, framed)                      \
+/* A Marian's file may have its positions, and its class reads them. */
+static double sine(const bp_hf_shape *shape, int64_t row, int64_t column)
+{
+    return bp_seq2seq_sinusoid(BP_SINES_IN_HALVES, row, column, bp_hf_size_of(shape, "width"));
+}
+
+#define MEMBERS(family, class, head_of, sizes_of, must, unread, framed)                            \
+    .kind = family, .model_type = family, .architecture = class, .prefix = "model.",               \
+    .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,         \
+    .settings = must, .rows = BART_ROWS, .buffers = unread, .harmless = HARMLESS, .more = MORE,    \
+    .check = bp_hf_check_heads, .bare = BARE, .twins = TWINS, .members = framed
+#define BART_TABLE(family, class, head_of, sizes_of, must, framed)                                 \
     {                                                                                              \
-        .kind = family, .model_type = family, .architecture = class, .prefix = "model.",           \
-        .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
-        .settings = must, .rows = BART_ROWS, .buffers = constants, .harmless = HARMLESS,           \
-        .more = MORE, .check = bp_hf_check_heads, .bare = BARE, .twins = TWINS, .members = framed  \
+        MEMBERS(family, class, head_of, sizes_of, must, BUFFERS, framed)                           \
     }
 #define TABLES(name, family, class, must, framed)                                                  \
     name = BART_TABLE(family, class "ForConditionalGeneration", "lm_head.weight", name##_SIZES,    \
-                      must, BUFFERS, NULL),                                                        \
+                      must, NULL),                                                                 \
     name##_VALUE = BART_TABLE(family, class "ForSequenceClassification", NULL, name##_VALUE_SIZES, \
-                              must, BUFFERS, framed),                                              \
+                              must, framed),                                                       \
     name##_CLASS = BART_TABLE(family, class "ForSequenceClassification", NULL, name##_CLASS_SIZES, \
-                              must, BUFFERS, framed),                                              \
-    name##_SPANS = BART_TABLE(family, class "ForQuestionAnswering", NULL, name##_SPAN_SIZES, must, \
-                              BUFFERS, framed)
+                              must, framed),                                                       \
+    name##_SPANS =                                                                                 \
+        BART_TABLE(family, class "ForQuestionAnswering", NULL, name##_SPAN_SIZES, must, framed)
 
 static const bp_hf_table
     TRANSFORMER = {.kind = "transformer",
@@ -291,10 +295,11 @@ static const bp_hf_table
                    .instead = "marian or bart"},
     TABLES(BART, "bart", "Bart", BART_SETTINGS, "{\"begins\": true, \"separators\": 2}"),
     TABLES(MBART, "mbart", "MBart", MBART_SETTINGS, NULL),
-    MARIAN = BART_TABLE("marian", "MarianMTModel", "lm_head.weight", MARIAN_SIZES, MARIAN_SETTINGS,
-                        SINUSOIDS, NULL),
-    M2M_100 = BART_TABLE("m2m_100", "M2M100ForConditionalGeneration", "lm_head.weight",
-                         M2M_100_SIZES, M2M_100_SETTINGS, SINUSOIDS, NULL);
+    MARIAN = {MEMBERS("marian", "MarianMTModel", "lm_head.weight", MARIAN_SIZES, MARIAN_SETTINGS,
+                      BUFFERS, NULL),
+              .constants = SINES, .constant = sine},
+    M2M_100 = {MEMBERS("m2m_100", "M2M100ForConditionalGeneration", "lm_head.weight", M2M_100_SIZES,
+                       M2M_100_SETTINGS, UNREAD_SINES, NULL)};
 
 const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
                          *const bp_bart_huggingface[] = {&BART, &BART_VALUE, &BART_CLASS,

@@ -150,10 +150,9 @@ static const bp_hf_row ENCODER_ROWS[] = {STACK, {0}},
                                      {"classifier.bias", "outcomes", NULL, false, 1, {"task.bias"}},
                                      {0}};
 
-/* Other names of the same table; and tensors of the first T5s' files that their programs ignore. */
+/* Tensors of the first T5s' files that their programs ignore; and copies of the table of words. */
 static const char *const
-    BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                 "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
+    BUFFERS[] = {"layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
     *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
     *const OLDER[] = {"T5WithLMHeadModel", NULL}, *const BARE[] = {"classification_head.", NULL},
     *const HEAD[] = {"lm_head.", NULL},
@@ -206,13 +205,17 @@ const bp_hf_table *const bp_t5_huggingface[] = {
     NULL};
 
 /* The encoder alone, and with the head of tokens; a file may hold the whole model. */
+static const char *const ENCODER_BUFFERS[] = {"decoder.embed_tokens.weight", NULL},
+                         *const ENCODER_TWINS[] = {"encoder.embed_tokens.weight", NULL};
+
 #define ENCODER_TABLE(type, class, before, sizes_of, rows_of, ...)                                 \
     {                                                                                              \
         .kind = "t5_encoder", .model_type = type, .architecture = class, .prefix = before,         \
         .first = "shared.weight", .tied = "shared.weight", .sizes = sizes_of,                      \
-        .settings = ENCODER_SETTINGS, .rows = rows_of, .buffers = BUFFERS, .harmless = DECODERS,   \
+        .settings = ENCODER_SETTINGS, .rows = rows_of, .buffers = ENCODER_BUFFERS,                 \
+        .harmless = DECODERS,                                                                      \
         .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\"}",      \
-        .check = check, .twins = TWINS, __VA_ARGS__                                                \
+        .check = check, .twins = ENCODER_TWINS, __VA_ARGS__                                        \
     }
 #define ENCODER_TABLES(name, type, class, sizes)                                                   \
     name = ENCODER_TABLE(type, class "EncoderModel", "", sizes, ENCODER_ROWS,                      \

@@ -164,7 +164,8 @@ static void binary_backward(bp_block *block, bp_pass *pass, bp_activations *acti
         to_gradients(self, pass, kept.x, kept.ids, dlogits);
     else
         bp_zero(dlogits, rows);
-    add_gradients(self, kept.x, dlogits, rows);
+    if (self->weight->gradient)
+        add_gradients(self, kept.x, dlogits, rows);
 #pragma omp parallel for schedule(static) if (rows * C > 8192)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < C; c++)
