@@ -2,22 +2,41 @@
  * the outputs are sent back. Each expert works on the rows of one rank at a time, in their order,
  * so that its products are the same as on a rank that has all experts. Called by experts.c.
  *
- * Ranks exchange in turns: in turn d a rank sends rows to the d-th rank after it and receives from
- * the d-th rank before it, in chunks. A chunk has consecutive experts whose rows do not exceed the
- * sender's. So memory is bounded for any routing, and no row is dropped. */
+ * In turn d a rank sends rows to the d-th rank after it and receives from the d-th rank before it,
+ * in chunks. A chunk has consecutive experts whose rows do not exceed the sender's. So memory is
+ * bounded for any routing, and no row is dropped.
+ *
+ * A step sends one chunk and computes one. The rows of the next step travel while this one
+ * computes, and results travel back until all steps are done. Rows that stay are computed in two
+ * halves: before the first rows have come, and while the last results travel. The order of products
+ * depends on the counts of rows only, never on what comes first. */
 #include "nn/transformer/experts_priv.h"
 
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 
-enum { TAG_X = 401, TAG_DY, TAG_SHARES, TAG_Y, TAG_DSHARES };
+#include <string.h>
 
-/* Scratch for a chunk of this rank's rows and for a received one; [most][...] each. */
+enum { SLOTS = 2, ROW_PARTS = 3, RESULT_PARTS = 2, TAG_ROWS = 401, TAG_RESULTS = 404 };
+
+/* Rows that leave, or that came: [most][...]. */
+typedef struct exchange_rows {
+    bp_operand x, dy; /* dy, shares: of a backward pass */
+    float *shares;
+} exchange_rows;
+
+/* Buffers and transfers of every second step. */
+typedef struct slot {
+    exchange_rows leave, come;
+    float *y, *dshares; /* results of those that came; y: or gradients of x */
+    bp_transfer sent[ROW_PARTS], coming[ROW_PARTS], given_back[RESULT_PARTS];
+} slot;
+
 typedef struct exchange_work {
-    bp_operand x, dy, x_come, dy_come;
-    float *shares, *shares_come, *dshares_come, *y_come; /* y: or gradients of x */
-    bp_operand up, active, dactive, dup;                 /* of one expert */
+    slot slots[SLOTS];
+    bp_operand up, active, dactive, dup; /* of one expert */
     float *y, *dshares; /* [rows * k][C], [rows * k]: returned results, in the order of choices */
+    bp_transfer (*returns)[RESULT_PARTS]; /* [E - own experts] those of each chunk that left */
 } exchange_work;
 
 typedef struct exchange {
@@ -27,6 +46,7 @@ typedef struct exchange {
     bool backward;
     const bp_operand *from, *dfrom; /* this rank's rows, and gradients of experts' outputs */
     exchange_work work;
+    int64_t left; /* chunks with rows that have left */
 } exchange;
 
 /* Experts [expert, expert + experts) of the receiving rank, and their rows. */
@@ -34,27 +54,47 @@ typedef struct chunk {
     int64_t expert, experts, rows;
 } chunk;
 
+typedef struct step {
+    int turn, to, from;
+    chunk leaves, comes;
+} step;
+
+static exchange_rows alloc_rows(const layer *self, bp_arena *arena, int64_t rows, bool backward)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    exchange_rows out = {.x = bp_operand_alloc(arena, gemm, rows, self->shape.C)};
+
+    if (backward) {
+        out.dy = bp_operand_alloc(arena, gemm, rows, self->shape.C);
+        out.shares = bp_arena_floats(arena, rows);
+    }
+    return out;
+}
+
 static exchange_work alloc_work(const layer *self, bp_arena *arena, int64_t rows, int64_t most,
                                 bool backward)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
-    int64_t C = self->shape.C, Fl = self->Fl, all = rows * self->shape.experts.chosen;
-    exchange_work work = {.x = bp_operand_alloc(arena, gemm, rows, C),
-                          .x_come = bp_operand_alloc(arena, gemm, most, C),
-                          .y_come = bp_arena_floats(arena, most * C),
-                          .up = bp_operand_alloc_apart(arena, gemm, most, 2 * Fl),
+    int64_t C = self->shape.C, Fl = self->Fl, all = rows * self->shape.experts.chosen,
+            chunks = self->shape.experts.count - self->own_experts;
+    exchange_work work = {.up = bp_operand_alloc_apart(arena, gemm, most, 2 * Fl),
                           .active = bp_operand_alloc_apart(arena, gemm, most, Fl),
-                          .y = bp_arena_floats(arena, all * C)};
+                          .y = bp_arena_floats(arena, all * C),
+                          .returns = bp_arena_place(arena, chunks, sizeof *work.returns)};
 
+    for (int k = 0; k < SLOTS; k++) {
+        slot *one = &work.slots[k];
+
+        one->leave = alloc_rows(self, arena, rows, backward);
+        one->come = alloc_rows(self, arena, most, backward);
+        one->y = bp_arena_floats(arena, most * C);
+        if (backward)
+            one->dshares = bp_arena_floats(arena, most);
+    }
     if (!backward)
         return work;
-    work.dy = bp_operand_alloc(arena, gemm, rows, C);
-    work.dy_come = bp_operand_alloc(arena, gemm, most, C);
     work.dactive = bp_operand_alloc_apart(arena, gemm, most, Fl);
     work.dup = bp_operand_alloc_apart(arena, gemm, most, 2 * Fl);
-    work.shares = bp_arena_floats(arena, rows);
-    work.shares_come = bp_arena_floats(arena, most);
-    work.dshares_come = bp_arena_floats(arena, most);
     work.dshares = bp_arena_floats(arena, all);
     return work;
 }
@@ -114,13 +154,29 @@ static chunk next_chunk(const exchange *self, const int32_t *counts, const chunk
     return next;
 }
 
+/* The next step, in order of turns; false after the last one. */
+static bool next_step(const exchange *self, step *at)
+{
+    for (; at->turn < self->ranks; at->turn++) {
+        at->to = (self->at + at->turn) % self->ranks;
+        at->from = (self->at - at->turn + self->ranks) % self->ranks;
+        at->leaves =
+            next_chunk(self, counts_of(self->of, self->routes->leaving, at->to), &at->leaves);
+        at->comes =
+            next_chunk(self, counts_of(self->of, self->routes->coming, at->from), &at->comes);
+        if (at->leaves.experts > 0 || at->comes.experts > 0)
+            return true;
+        at->leaves = at->comes = (chunk){0};
+    }
+    return false;
+}
+
 /* ---- messages ---- */
 
-/* Transfers in flight of one chunk in each direction. */
-typedef struct flight {
-    bp_transfer x, dy, shares, y, dshares;                          /* sent */
-    bp_transfer x_come, dy_come, shares_come, y_back, dshares_back; /* received */
-} flight;
+typedef struct message {
+    void *data;
+    int64_t bytes;
+} message;
 
 static int64_t row_bytes(const bp_operand *x, int64_t rows)
 {
@@ -133,67 +189,42 @@ static int64_t float_bytes(int64_t count)
     return count * (int64_t)sizeof(float);
 }
 
-static void receive(exchange *self, flight *under_way, int from, int64_t rows)
+/* Of the first n rows. Returns the number of messages. */
+static int row_messages(message *out, const exchange *self, const exchange_rows *rows, int64_t n)
 {
-    const exchange_work *work = &self->work;
-    MPI_Comm comm = self->of->block.nn->expert;
-
-    bp_recv_start(&under_way->x_come, work->x_come.data, row_bytes(&work->x_come, rows), from,
-                  TAG_X, comm);
-    if (!self->backward)
-        return;
-    bp_recv_start(&under_way->dy_come, work->dy_come.data, row_bytes(&work->dy_come, rows), from,
-                  TAG_DY, comm);
-    bp_recv_start(&under_way->shares_come, work->shares_come, float_bytes(rows), from, TAG_SHARES,
-                  comm);
+    out[0] = (message){rows->x.data, row_bytes(&rows->x, n)};
+    out[1] = (message){rows->dy.data, row_bytes(&rows->dy, n)};
+    out[2] = (message){rows->shares, float_bytes(n)};
+    return n == 0 ? 0 : self->backward ? ROW_PARTS : 1;
 }
 
-/* Sends a chunk, and posts the receive of its results in their place. */
-static void send(exchange *self, flight *under_way, int to, const choices *of)
+static int result_messages(message *out, const exchange *self, float *y, float *dshares, int64_t n)
 {
-    const exchange_work *work = &self->work;
-    MPI_Comm comm = self->of->block.nn->expert;
-    int64_t C = self->of->shape.C;
-
-    bp_recv_start(&under_way->y_back, work->y + of->first * C, float_bytes(of->count * C), to,
-                  TAG_Y, comm);
-    if (self->backward)
-        bp_recv_start(&under_way->dshares_back, work->dshares + of->first, float_bytes(of->count),
-                      to, TAG_DSHARES, comm);
-    bp_send_start(&under_way->x, work->x.data, row_bytes(&work->x, of->count), to, TAG_X, comm);
-    if (!self->backward)
-        return;
-    bp_send_start(&under_way->dy, work->dy.data, row_bytes(&work->dy, of->count), to, TAG_DY, comm);
-    bp_send_start(&under_way->shares, work->shares, float_bytes(of->count), to, TAG_SHARES, comm);
+    out[0] = (message){y, float_bytes(n * self->of->shape.C)};
+    out[1] = (message){dshares, float_bytes(n)};
+    return n == 0 ? 0 : self->backward ? RESULT_PARTS : 1;
 }
 
-static void give_back(exchange *self, flight *under_way, int from, int64_t rows)
+static void send(const exchange *self, bp_transfer *under_way, const message *all, int count,
+                 int to, int tag)
 {
-    const exchange_work *work = &self->work;
-    MPI_Comm comm = self->of->block.nn->expert;
-
-    bp_send_start(&under_way->y, work->y_come, float_bytes(rows * self->of->shape.C), from, TAG_Y,
-                  comm);
-    if (self->backward)
-        bp_send_start(&under_way->dshares, work->dshares_come, float_bytes(rows), from, TAG_DSHARES,
-                      comm);
+    for (int k = 0; k < count; k++)
+        bp_send_start(&under_way[k], all[k].data, all[k].bytes, to, tag + k,
+                      self->of->block.nn->expert);
 }
 
-static void await_rows(flight *under_way)
+static void receive(const exchange *self, bp_transfer *under_way, const message *all, int count,
+                    int from, int tag)
 {
-    bp_wait(&under_way->x_come);
-    bp_wait(&under_way->dy_come);
-    bp_wait(&under_way->shares_come);
+    for (int k = 0; k < count; k++)
+        bp_recv_start(&under_way[k], all[k].data, all[k].bytes, from, tag + k,
+                      self->of->block.nn->expert);
 }
 
-static void await_all(flight *under_way)
+static void await(bp_transfer *under_way, int count)
 {
-    bp_transfer *const all[] = {&under_way->x,      &under_way->dy,           &under_way->shares,
-                                &under_way->y_back, &under_way->dshares_back, &under_way->y,
-                                &under_way->dshares};
-
-    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
-        bp_wait(all[k]);
+    for (int k = 0; k < count; k++)
+        bp_wait(&under_way[k]);
 }
 
 /* ---- products ---- */
@@ -278,67 +309,92 @@ static void run_chunk(exchange *self, int source, const chunk *of, const given *
             close_source(self, one->down_weight, 1, source);
         }
         first += counts[e];
+        bp_transfers_move(self->of->block.nn->expert);
     }
 }
 
-/* ---- turns ---- */
+/* ---- steps ---- */
 
-/* Gathers the rows of an outgoing chunk. */
-static void pack(exchange *self, const choices *of)
+static void pack(const exchange *self, const exchange_rows *to, const choices *of)
 {
-    exchange_work *work = &self->work;
-
-    (void)experts_take_rows(self->of, &work->x, self->from, of);
+    (void)experts_take_rows(self->of, &to->x, self->from, of);
     if (!self->backward)
         return;
-    (void)experts_take_rows(self->of, &work->dy, self->dfrom, of);
+    (void)experts_take_rows(self->of, &to->dy, self->dfrom, of);
     for (int64_t i = 0; i < of->count; i++)
-        work->shares[i] = self->routes->shares[of->order[i]];
+        to->shares[i] = self->routes->shares[of->order[i]];
 }
 
-/* This rank's rows go to its own experts. */
-static void run_own(exchange *self, const chunk *of, const choices *rows)
+/* Own experts [first, end) compute the rows of this rank, which `rows` has room for. */
+static void run_own(exchange *self, slot *room, int64_t first, int64_t end)
 {
     const exchange_work *work = &self->work;
-    const given own = {&work->x, &work->dy, work->shares, work->y + rows->first * self->of->shape.C,
-                       self->backward ? work->dshares + rows->first : NULL};
 
-    run_chunk(self, self->at, of, &own);
-}
+    await(room->sent, ROW_PARTS);
+    for (int64_t e = first; e < end; e++) {
+        choices rows = choices_of(self->routes, self->of->first_expert + e, 1);
+        const given own = {&room->leave.x, &room->leave.dy, room->leave.shares,
+                           work->y + rows.first * self->of->shape.C,
+                           self->backward ? work->dshares + rows.first : NULL};
 
-static void run_turn(exchange *self, int d)
-{
-    const exchange_work *work = &self->work;
-    const given come = {&work->x_come, &work->dy_come, work->shares_come, work->y_come,
-                        work->dshares_come};
-    int to = (self->at + d) % self->ranks, from = (self->at - d + self->ranks) % self->ranks;
-    int64_t first = to * self->of->own_experts;
-    chunk leaves = {0}, comes = {0};
-
-    for (;;) {
-        flight under_way = {0};
-
-        leaves = next_chunk(self, counts_of(self->of, self->routes->leaving, to), &leaves);
-        comes = next_chunk(self, counts_of(self->of, self->routes->coming, from), &comes);
-        if (leaves.experts == 0 && comes.experts == 0)
-            return;
-        choices rows = choices_of(self->routes, first + leaves.expert, leaves.experts);
-
-        pack(self, &rows);
-        if (d == 0) {
-            run_own(self, &leaves, &rows);
-            continue;
-        }
-        if (comes.rows > 0)
-            receive(self, &under_way, from, comes.rows);
-        if (rows.count > 0)
-            send(self, &under_way, to, &rows);
-        await_rows(&under_way);
-        run_chunk(self, from, &comes, &come);
-        if (comes.rows > 0)
-            give_back(self, &under_way, from, comes.rows);
-        await_all(&under_way);
+        pack(self, &room->leave, &rows);
+        run_chunk(self, self->at, &(chunk){e, 1, rows.count}, &own);
     }
+}
+
+/* Starts the transfers of a step; the results of its rows come to their place. */
+static void begin_step(exchange *self, slot *in, const step *of)
+{
+    exchange_work *work = &self->work;
+    choices rows = choices_of(self->routes, of->to * self->of->own_experts + of->leaves.expert,
+                              of->leaves.experts);
+    message parts[ROW_PARTS];
+    int count = row_messages(parts, self, &in->come, of->comes.rows);
+
+    receive(self, in->coming, parts, count, of->from, TAG_ROWS);
+    await(in->sent, ROW_PARTS); /* those of the step before the last */
+    if (rows.count == 0)
+        return;
+    count = result_messages(parts, self, work->y + rows.first * self->of->shape.C,
+                            self->backward ? work->dshares + rows.first : NULL, rows.count);
+    memset(work->returns[self->left], 0, sizeof *work->returns);
+    receive(self, work->returns[self->left++], parts, count, of->to, TAG_RESULTS);
+    pack(self, &in->leave, &rows);
+    count = row_messages(parts, self, &in->leave, rows.count);
+    send(self, in->sent, parts, count, of->to, TAG_ROWS);
+}
+
+static void run_step(exchange *self, slot *in, const step *of)
+{
+    const given come = {&in->come.x, &in->come.dy, in->come.shares, in->y, in->dshares};
+    message parts[RESULT_PARTS];
+    int count = result_messages(parts, self, in->y, in->dshares, of->comes.rows);
+
+    await(in->given_back, RESULT_PARTS);
+    await(in->coming, ROW_PARTS);
+    run_chunk(self, of->from, &of->comes, &come);
+    send(self, in->given_back, parts, count, of->from, TAG_RESULTS);
+}
+
+static void run_all(exchange *self)
+{
+    slot *slots = self->work.slots;
+    int64_t own = self->of->own_experts;
+    step now, next = {.turn = 1};
+    bool more = next_step(self, &next);
+    int k = 0;
+
+    if (more)
+        begin_step(self, &slots[k], &next);
+    run_own(self, &slots[!k], 0, own / 2);
+    for (; more; k = !k) {
+        now = next;
+        more = next_step(self, &next);
+        if (more)
+            begin_step(self, &slots[!k], &next);
+        run_step(self, &slots[k], &now);
+    }
+    run_own(self, &slots[k], own / 2, own);
 }
 
 static void run(exchange *self, bp_arena *arena, int64_t rows)
@@ -348,8 +404,13 @@ static void run(exchange *self, bp_arena *arena, int64_t rows)
     self->at = of->block.nn->expert_rank;
     self->ranks = of->block.nn->expert_ranks;
     self->work = alloc_work(of, arena, rows, most_rows(of, self->routes), self->backward);
-    for (int d = 0; d < self->ranks; d++)
-        run_turn(self, d);
+    run_all(self);
+    for (int64_t k = 0; k < self->left; k++)
+        await(self->work.returns[k], RESULT_PARTS);
+    for (int k = 0; k < SLOTS; k++) {
+        await(self->work.slots[k].sent, ROW_PARTS);
+        await(self->work.slots[k].given_back, RESULT_PARTS);
+    }
 }
 
 void exchange_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
