@@ -432,6 +432,29 @@ static void check_gradients(const bp_bf16_kernel *kernel, size_t cases)
             check_gradient(kernel, &some[i], added == 1);
 }
 
+/* A large weight gradient, written fresh: in whole lines past the caches, or in rows of which few
+ * begin with a line. */
+static void check_fresh_gradients(const bp_bf16_kernel *kernel)
+{
+    const int64_t M = 600, N = 470, K = 70;
+
+    for (int threads = 1; threads <= 3; threads++)
+        for (int64_t more = 3; more <= 10; more += 7) {
+            problem p = problem_of_rows((const int64_t[]){M, N, K},
+                                        (product_form){true, false, false}, M, N + more);
+            float *c = copied(p.c, M * p.c_row);
+
+            assert_true((uintptr_t)c % 64 == 0);
+            bp_math_set_threads(threads);
+            twin(&p, p.c);
+            multiply(&p, kernel, c, M);
+            assert_memory_equal(c, p.c, (size_t)(M * p.c_row) * sizeof *c);
+            bp_free(c);
+            problem_free(&p);
+        }
+    bp_math_set_threads(0);
+}
+
 static void avx512_products_equal_plain_loops(void **state)
 {
     (void)state;
@@ -440,6 +463,7 @@ static void avx512_products_equal_plain_loops(void **state)
     check_shapes(&bp_bf16_kernel_avx512);
     check_strips(&bp_bf16_kernel_avx512, 6);
     check_bits(&bp_bf16_kernel_avx512, 1000);
+    check_fresh_gradients(&bp_bf16_kernel_avx512);
     check_epilogues(&bp_bf16_kernel_avx512);
 }
 

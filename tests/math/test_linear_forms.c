@@ -115,7 +115,8 @@ static void large_gradients_are_our_own_with_any_threads(void **state)
     (void)state;
     if (!bp_math_has_bf16())
         skip();
-    assert_true(bp_cpu_owns_gradient(8193, 1025) && !bp_cpu_owns_gradient(512, 256));
+    assert_true(bp_cpu_owns_gradient(768, 768) && !bp_cpu_owns_gradient(512, 256));
+    check_gradients(768, 768, BP_BF16_OWN, 2);
     check_gradients(8193, 1025, BP_BF16_OWN, 1);
     check_gradients(8193, 1025, BP_BF16_OWN, 2);
     check_gradients(512, 256, BP_BF16_NATIVE, 1);

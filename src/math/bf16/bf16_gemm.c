@@ -24,6 +24,7 @@
 #define ROW_PANELS  2 /* panels of the left side that share a block of k before the next block */
 #define LINE_BYTES  64
 #define LINE_WORDS  16
+#define LARGE_SUMS  (1 << 18)                                 /* floats */
 #define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS) /* and BP_BF16_FEW_FLOATS */
 
 static int64_t up(int64_t n, int64_t unit)
@@ -80,6 +81,7 @@ typedef struct plan {
     const bp_bf16_product *product;
     const sizes *sizes;
     int64_t m_first, m_last, n_first, n_last;
+    bool past;      /* sums bypass the caches on writing */
     uint32_t *left; /* packed panels of the left side */
     float *sums;    /* [ROW_PANELS][rows of a panel][sum_row] for an epilogue */
     float *edge;    /* sums of a block that extends beyond c */
@@ -161,6 +163,7 @@ static void sum_block(const plan *p, int64_t m, int64_t n, bp_bf16_block *block)
         memcpy(p->edge + r * BP_BF16_COLUMNS, block->from + r * block->from_row, row_bytes);
     block->from = block->from ? p->edge : NULL;
     block->c = p->edge;
+    block->past = false;
     block->c_row = block->from_row = BP_BF16_COLUMNS;
     p->kernel->block(block);
     for (int64_t r = 0; r < rows; r++)
@@ -188,28 +191,21 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
            (product->transposed ? begin * product->a_row + m : m * product->a_row + begin);
 }
 
-/* For functions that only prefetch: GCC 12 otherwise takes them for functions without effect and
- * drops their calls. */
-#define HAS_AN_EFFECT __asm__ volatile("")
-
-/* Prefetches part `part` of `parts` of a visit's left side into L2. */
-static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t parts)
+/* Part `part` of `parts` of a visit's left side. */
+static bp_bf16_ahead left_part(const plan *p, const visit *v, int64_t part, int64_t parts)
 {
-    int64_t rows, k, row = p->product->a_row;
+    int64_t rows, k;
     const uint16_t *a = left_at(p, v, &rows, &k);
-    int64_t runs = p->product->transposed ? k : rows, run = p->product->transposed ? rows : k;
+    bp_bf16_ahead out = {a, p->product->a_row, p->product->transposed ? rows : k,
+                         p->product->transposed ? k : rows};
 
-    HAS_AN_EFFECT;
-    if (v->packed) { /* as if it were rows of a line each */
-        a = (const uint16_t *)v->left;
-        run = row = LINE_BYTES / 2;
-        runs = (v->last - v->first) * p->kernel->rows;
-    }
-    for (int64_t r = cut(runs, parts, part); r < cut(runs, parts, part + 1); r++) {
-        for (int64_t i = 0; i < run; i += LINE_BYTES / 2)
-            __builtin_prefetch(a + r * row + i, 0, 2);
-        __builtin_prefetch(a + r * row + run - 1, 0, 2);
-    }
+    if (v->packed) /* as if it were rows of a line each */
+        out = (bp_bf16_ahead){(const uint16_t *)v->left, LINE_BYTES / 2, LINE_BYTES / 2,
+                              (v->last - v->first) * p->kernel->rows};
+    int64_t first = cut(out.rows, parts, part);
+    out.rows = cut(out.rows, parts, part + 1) - first;
+    out.at += first * out.row;
+    return out;
 }
 
 static int64_t rows_from(const plan *p, int64_t m)
@@ -222,7 +218,7 @@ static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
 {
     int64_t rows = rows_from(p, m);
 
-    HAS_AN_EFFECT;
+    BP_HAS_AN_EFFECT;
     for (int64_t r = 0; r < rows; r++) {
         const float *c = block->c + r * block->c_row + BP_BF16_COLUMNS;
         __builtin_prefetch(c, 1);
@@ -241,7 +237,7 @@ static void fetch_operands(const plan *p, int64_t m, int64_t n)
     const bp_epilogue *epilogue = p->product->epilogue;
     int64_t rows = rows_from(p, m);
 
-    HAS_AN_EFFECT;
+    BP_HAS_AN_EFFECT;
     for (int64_t r = m; epilogue->read && r < m + rows; r++)
         __builtin_prefetch(half_at(epilogue->read, r, n));
     for (int i = 0; i < 2; i++)
@@ -313,16 +309,17 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
                                .from_row = row,
                                .a = v->left,
                                .b = right + j * panel_words,
-                               .steps = v->last - v->first};
+                               .steps = v->last - v->first,
+                               .past = p->past};
         if (v->first == 0 && !product->accumulate) {
             block.from = product->bias ? product->bias + n : NULL;
             block.from_row = 0;
         }
         if (next)
-            fetch_left(p, next, j - n0, n1 - n0);
+            block.ahead = left_part(p, next, j - n0, n1 - n0);
         if (product->epilogue && last)
             fetch_operands(p, m, n);
-        else if (!product->epilogue && j + 2 < n1)
+        else if (!product->epilogue && j + 2 < n1 && !p->past)
             fetch_sums(p, &block, m);
         sum_block(p, m, n, &block);
     }
@@ -457,6 +454,15 @@ bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *p
     return are_strips(kernel, product, &s);
 }
 
+/* A weight's gradient that is written once, in whole lines, and fills the second cache: nothing
+ * reads it before all of it is there. */
+static bool bypasses(const bp_bf16_kernel *kernel, const bp_bf16_product *product, const sizes *s)
+{
+    return kernel->past && product->transposed && !product->accumulate && s->runs == 1 &&
+           (uintptr_t)product->c % LINE_BYTES == 0 && product->c_row % LINE_WORDS == 0 &&
+           product->M * product->N >= LARGE_SUMS;
+}
+
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
 {
     sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
@@ -479,6 +485,7 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
         plan p = {.kernel = kernel,
                   .product = product,
                   .sizes = &s,
+                  .past = bypasses(kernel, product, &s),
                   .m_first = cut(s.m_panels, s.down, i / s.across),
                   .m_last = cut(s.m_panels, s.down, i / s.across + 1),
                   .n_first = cut(s.n_panels, s.across, i % s.across),

@@ -18,6 +18,17 @@
 #define BP_BF16_STEP    32 /* K is padded with zeros to a multiple of it */
 #define BP_BF16_ROWS    32 /* most rows of a left-side panel */
 
+/* For functions that only prefetch: GCC 12 otherwise takes them for functions without effect and
+ * drops their calls. */
+#define BP_HAS_AN_EFFECT __asm__ volatile("")
+
+/** Rows of a left side to prefetch into L2 meanwhile: `rows` runs of `run` elements, `row` elements
+ * apart. */
+typedef struct bp_bf16_ahead {
+    const uint16_t *at;
+    int64_t row, run, rows;
+} bp_bf16_ahead;
+
 /** One panel of the left side by one of the right, over `steps` steps of k: c = from + a b (`from`
  * NULL: 0). `from` may be c; from_row 0: one row for all. */
 typedef struct bp_bf16_block {
@@ -26,7 +37,21 @@ typedef struct bp_bf16_block {
     int64_t c_row, from_row; /* floats from row to row */
     const uint32_t *a, *b;
     int64_t steps;
+    bp_bf16_ahead ahead;
+    bool past; /* c bypasses the caches on writing: its rows are whole lines (kernel->past) */
 } bp_bf16_block;
+
+/* Asks for rows [first, last) of it. */
+static inline void bp_bf16_fetch(const bp_bf16_ahead *ahead, int64_t first, int64_t last)
+{
+    BP_HAS_AN_EFFECT;
+    for (int64_t r = first; r < last; r++) {
+        const uint16_t *a = ahead->at + r * ahead->row;
+        for (int64_t i = 0; i < ahead->run; i += 32)
+            __builtin_prefetch(a + i, 0, 2);
+        __builtin_prefetch(a + ahead->run - 1, 0, 2);
+    }
+}
 
 /* Strips: the left side streams from L2, the right side's panel is in L1. */
 #define BP_STRIP_SUMS 1024 /* floats of a block: 32 rows of 32 */
@@ -94,6 +119,7 @@ typedef struct bp_bf16_kernel {
     int64_t rows;        /* of a panel of the left side */
     int64_t k_bytes;     /* bytes of L1 that a column of k takes */
     int64_t k_blocks;    /* blocks of k that are summed before the next rows */
+    bool past;           /* blocks can bypass the caches */
     void (*begin)(void); /* called in the thread that multiplies, before and after */
     void (*end)(void);
     bp_bf16_pack_left *pack, *pack_transposed;

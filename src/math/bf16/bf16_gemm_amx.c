@@ -10,6 +10,7 @@ static void block(const bp_bf16_block *t)
 {
     const uint32_t *a = t->a, *b = t->b;
 
+    bp_bf16_fetch(&t->ahead, 0, t->ahead.rows);
     if (t->from)
         load_sums(t->from, t->from_row);
     else

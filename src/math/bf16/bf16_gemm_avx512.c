@@ -11,6 +11,12 @@ static void nothing(void)
 {
 }
 
+/* Makes non-temporal stores visible to readers in other threads. */
+static void fence(void)
+{
+    _mm_sfence();
+}
+
 /* Panels of pairs: word [k / 2][m]. */
 static void pack(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows, int64_t k)
 {
@@ -39,9 +45,27 @@ static void pack_transposed(uint32_t *panel, const uint16_t *a, int64_t a_row, i
         _mm512_storeu_si512(panel, pair_of_rows(a + at * a_row, a_row, k - at, some));
 }
 
+/* The lines of c are written whole, one after the other. */
+static inline void store_sums(const bp_bf16_block *t, __m512 sums[ROWS][2])
+{
+    if (t->past)
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS; i++) {
+            _mm512_stream_ps(t->c + i * t->c_row, sums[i][0]);
+            _mm512_stream_ps(t->c + i * t->c_row + LANES, sums[i][1]);
+        }
+    else
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS; i++) {
+            _mm512_storeu_ps(t->c + i * t->c_row, sums[i][0]);
+            _mm512_storeu_ps(t->c + i * t->c_row + LANES, sums[i][1]);
+        }
+}
+
 static void block(const bp_bf16_block *t)
 {
     const uint32_t *a = t->a, *b = t->b;
+    int64_t rows = t->ahead.rows, share = (rows + t->steps - 1) / t->steps, fetched = 0;
     __m512 sums[ROWS][2];
 
 #pragma GCC unroll 16
@@ -50,21 +74,21 @@ static void block(const bp_bf16_block *t)
         for (int j = 0; j < 2; j++)
             sums[i][j] = t->from ? _mm512_loadu_ps(t->from + i * t->from_row + j * LANES)
                                  : _mm512_setzero_ps();
-    for (int64_t pair = 0; pair < t->steps * LANES; pair++, a += ROWS, b += BP_BF16_COLUMNS) {
-        __m512bh left = (__m512bh)_mm512_loadu_si512(b),
-                 right = (__m512bh)_mm512_loadu_si512(b + LANES);
+    for (int64_t step = 0; step < t->steps; step++) {
+        for (int64_t pair = 0; pair < LANES; pair++, a += ROWS, b += BP_BF16_COLUMNS) {
+            __m512bh left = (__m512bh)_mm512_loadu_si512(b),
+                     right = (__m512bh)_mm512_loadu_si512(b + LANES);
 #pragma GCC unroll 16
-        for (int i = 0; i < ROWS; i++) {
-            __m512bh row = (__m512bh)_mm512_set1_epi32((int)a[i]);
-            sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, row);
-            sums[i][1] = _mm512_dpbf16_ps(sums[i][1], right, row);
+            for (int i = 0; i < ROWS; i++) {
+                __m512bh row = (__m512bh)_mm512_set1_epi32((int)a[i]);
+                sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, row);
+                sums[i][1] = _mm512_dpbf16_ps(sums[i][1], right, row);
+            }
         }
+        bp_bf16_fetch(&t->ahead, fetched, fetched + share < rows ? fetched + share : rows);
+        fetched += share;
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < ROWS; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; j++)
-            _mm512_storeu_ps(t->c + i * t->c_row + j * LANES, sums[i][j]);
+    store_sums(t, sums);
 }
 
 static int64_t multiply_adds(float *out, const float *operands, int64_t times)
@@ -97,8 +121,9 @@ const bp_bf16_kernel bp_bf16_kernel_avx512 = {
     .rows = ROWS,
     .k_bytes = 3 * ROWS, /* two thirds for the left side: the right one streams through */
     .k_blocks = 1,
+    .past = true,
     .begin = nothing,
-    .end = nothing,
+    .end = fence,
     .pack = pack,
     .pack_transposed = pack_transposed,
     .block = block,

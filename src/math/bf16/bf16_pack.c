@@ -104,6 +104,16 @@ static inline void load_square(__m512i halves[BP_BF16_STEP], const float *w, int
     }
 }
 
+/* Lines of the square after the next one, which is read row by row, too many streams for the
+ * hardware to prefetch. */
+static inline void fetch_square(const float *w, int64_t row, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        _mm_prefetch((const char *)(w + i * row), _MM_HINT_T0);
+        _mm_prefetch((const char *)(w + i * row + LANES), _MM_HINT_T0);
+    }
+}
+
 static inline void store_transposed(uint32_t *to, int64_t row, const __m512i halves[BP_BF16_STEP],
                                     bool past)
 {
@@ -149,6 +159,8 @@ void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, 
     for (int64_t o = 0; o < out_steps; o++) {
         for (int64_t i = 0; i < in_steps; i++) {
             __m512i halves[BP_BF16_STEP];
+            fetch_square(w + o * BP_BF16_STEP * ins + (i + 2) * BP_BF16_STEP, ins,
+                         bp_smaller(BP_BF16_STEP, outs - o * BP_BF16_STEP));
             load_square(halves, w + o * BP_BF16_STEP * ins + i * BP_BF16_STEP, ins,
                         outs - o * BP_BF16_STEP, ins - i * BP_BF16_STEP);
             if (forward)
