@@ -5,6 +5,8 @@
 #include "base/config/decimal.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/numbers.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "infer/neighbours/datastore.h"
 #include "math/math.h"
@@ -319,17 +321,7 @@ static bp_err load_documents(citing *self)
 
 static int64_t document_of(const citing *self, int64_t row)
 {
-    int64_t low = 0, high = self->documents;
-
-    while (high - low > 1) {
-        int64_t middle = (low + high) / 2;
-
-        if (self->starts[middle] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return bp_stretch_of(self->starts, self->documents, row);
 }
 
 static bp_err print_name(const citing *self, int64_t document)
@@ -390,11 +382,6 @@ static bp_err print_text(const citing *self, int64_t first, int64_t count)
 
 /* ---- what is printed ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void print_head(const citing *self, const char *columns)
 {
     printf("%s\tdistance\tdocument\tdoc_id\tposition\t%s\n", columns,
@@ -412,11 +399,11 @@ static bp_err print_place(const citing *self, const bp_neighbour *one)
         err = print_name(self, document);
     printf("\t%" PRId64 "\t", one->row - begin);
     if (err == BP_OK && self->arguments->source) {
-        err = print_text(self, start, smaller(begin - start, SOURCE_SHOWN));
+        err = print_text(self, start, bp_min(begin - start, SOURCE_SHOWN));
         printf("\t");
     }
     if (err == BP_OK) {
-        int64_t count = smaller(one->row - begin + 1, TOKENS_SHOWN);
+        int64_t count = bp_min(one->row - begin + 1, TOKENS_SHOWN);
 
         err = print_text(self, one->row - count + 1, count);
     }

@@ -102,13 +102,6 @@ bp_err check_names(const char *const *names, char *const *given, int64_t count)
     return BP_OK;
 }
 
-bool has_suffix(const char *name, const char *suffix)
-{
-    size_t bytes = strlen(name), of_suffix = strlen(suffix);
-
-    return bytes > of_suffix && strcmp(name + bytes - of_suffix, suffix) == 0;
-}
-
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
 {
     bp_err err;
@@ -118,7 +111,7 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
         *kind = bp_checkpoint_is_folder(path) ? PATH_CHECKPOINT : PATH_FOLDER;
         return BP_OK;
     }
-    if (has_suffix(path, ".json")) {
+    if (bp_has_suffix(path, ".json")) {
         *kind = PATH_JSON;
         return bp_path_exists(path) ? BP_OK
                                     : BP_FAIL(BP_ERR_INPUT, "file.missing",

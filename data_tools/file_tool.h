@@ -4,6 +4,7 @@
 #define BP_DATA_TOOLS_FILE_TOOL_H
 
 #include "base/err.h"
+#include "base/suffix.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 #include "tools.h"
@@ -65,9 +66,6 @@ const char *named_folder(const char *given);
 
 /** Errors: BP_ERR_USAGE two of the names of what was given are equal. */
 bp_err check_names(const char *const *names, char *const *given, int64_t count);
-
-/** Does the name end with this, after at least one character? */
-bool has_suffix(const char *name, const char *suffix);
 
 /** Paths of all datasets of a file, in the order of names, groups followed to a depth of 8. Free
  * with bp_names_free(). */

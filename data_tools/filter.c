@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "mesh/mesh.h"
 #include "output.h"
 #include "table/scores.h"
@@ -141,9 +142,8 @@ static int compare(const void *a, const void *b)
 
     if (one->group != other->group)
         return one->group < other->group ? -1 : 1;
-    if (one->figure != other->figure)
-        return one->figure < other->figure ? -1 : 1;
-    return (one->document > other->document) - (one->document < other->document);
+    return one->figure != other->figure ? BP_ORDER(one->figure, other->figure)
+                                        : BP_ORDER(one->document, other->document);
 }
 
 static bp_err sort_documents(filter *self)

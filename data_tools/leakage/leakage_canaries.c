@@ -106,8 +106,6 @@ static void place(canaries *self)
 static bp_err write_line(bp_draft *draft, const char *id, const char *text)
 {
     json_t *line = json_pack("{s:o, s:o}", "id", bp_json_string(id), "text", bp_json_string(text));
-    char *out = bp_json_line(line);
-    bp_err err = bp_draft_write(draft, out, strlen(out));
 
     bp_free(out);
     json_decref(line);

@@ -2,6 +2,7 @@
  * prompt and from anywhere. */
 #include "leakage.h"
 
+#include "base/numbers.h"
 #include "leakage_runs.h"
 
 #include "base/config/json.h"
@@ -220,11 +221,6 @@ static int64_t common_run(const int32_t *a, int64_t m, const int32_t *b, int64_t
     return best;
 }
 
-static int64_t largest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void measure_text(measuring *self, model_outputs *model, const output_line *line)
 {
     measured *of = &model->of[line->index];
@@ -232,7 +228,7 @@ static void measure_text(measuring *self, model_outputs *model, const output_lin
     int64_t start, run = run_index_longest(&self->index, tokens, line->count, &start);
 
     of->texts++;
-    of->corpus_run = largest(of->corpus_run, run);
+    of->corpus_run = bp_max(of->corpus_run, run);
     of->whole |= run == line->count && run >= WHOLE_LEAST;
     if (self->prompts) {
         const cut_prompt *prompt = &self->prompts[line->index];
@@ -241,9 +237,9 @@ static void measure_text(measuring *self, model_outputs *model, const output_lin
 
         while (prefix < line->count && prefix < prompt->count && tokens[prefix] == source[prefix])
             prefix++;
-        of->prefix = largest(of->prefix, prefix);
+        of->prefix = bp_max(of->prefix, prefix);
         of->source_run =
-            largest(of->source_run, common_run(tokens, line->count, source, prompt->count));
+            bp_max(of->source_run, common_run(tokens, line->count, source, prompt->count));
         of->extracted |= prefix == prompt->count;
     }
 }

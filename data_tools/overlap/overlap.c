@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
@@ -140,9 +141,8 @@ static int by_share(const void *a, const void *b)
 {
     const shown_document *one = a, *other = b;
 
-    if (one->share != other->share)
-        return one->share > other->share ? -1 : 1;
-    return (one->document > other->document) - (one->document < other->document);
+    return one->share != other->share ? BP_ORDER(other->share, one->share)
+                                      : BP_ORDER(one->document, other->document);
 }
 
 #define SHOWN 20

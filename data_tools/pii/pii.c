@@ -5,6 +5,7 @@
 #include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "io/corpus/document_list.h"
 #include "mesh/mesh.h"
@@ -170,17 +171,11 @@ static json_t *figures_of(const pii *self)
 
 static const char *id_of(const pii *self, int64_t document)
 {
-    int64_t low = 0, high = self->found_count;
+    const pii_document *found =
+        bsearch(&document, self->found, (size_t)self->found_count, sizeof *found, bp_by_int64);
 
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (self->found[middle].document <= document)
-            low = middle;
-        else
-            high = middle;
-    }
-    return self->ids.data + self->found[low].id_at;
+    BP_ASSERT(found);
+    return self->ids.data + found->id_at;
 }
 
 static json_t *row_json(const pii *self, const pii_row *row)

@@ -273,6 +273,13 @@ json_t *bp_json_string(const char *text)
     return value;
 }
 
+double bp_json_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 json_t *bp_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

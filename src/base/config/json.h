@@ -3,6 +3,7 @@
 #define BP_BASE_JSON_H
 
 #include "base/err.h"
+#include "base/files/fs.h"
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,6 +49,9 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
                           const char *name);
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
+
+/** The number `key` of an object; NaN if it has none. */
+double bp_json_number(const json_t *object, const char *key);
 
 /** A string of any bytes: each invalid UTF-8 byte becomes "\\xNN", two digits. NULL only for NULL;
  * json_string() would return NULL for such bytes too. New reference. */

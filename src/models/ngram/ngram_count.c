@@ -195,7 +195,7 @@ static bp_err open_runs(ngram_run **runs, int64_t *count, const bp_counting *cou
         err = ngram_runs_open(runs, count, counting->folder, work, verify, true);
     err = bp_agree(counting->comm, err);
     if (err == BP_OK && !root)
-        err = ngram_runs_open(runs, count, counting->folder, work, false, false);
+        err = ngram_runs_open(runs, count, counting->folder, work, 0);
     return bp_agree(counting->comm, err);
 }
 

@@ -4,6 +4,7 @@
  * its program draws spans. */
 #include "models/family.h"
 
+#include "base/numbers.h"
 #include "base/rng.h"
 
 #include <math.h>
@@ -184,11 +185,6 @@ static int64_t copy_part(int32_t *to, const int32_t *text, const int32_t *marks,
     return n;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Runs of text alternate with removed runs, text first. A sentinel replaces each removed run in the
  * source, and precedes it in target[T]. Returns the target's length. */
 static int64_t take_out(noising *w, int32_t *target)
@@ -199,10 +195,10 @@ static int64_t take_out(noising *w, int32_t *target)
 
     if (w->n < 2)
         return 0;
-    noise = noise < 1 ? 1 : least(noise, w->n - 1);
+    noise = noise < 1 ? 1 : bp_min(noise, w->n - 1);
     spans = (int64_t)floor((double)noise / rules->noise_span + 0.5);
     spans = spans < 1 ? 1 : spans;
-    spans = least(least(spans, rules->sentinel_count), least(noise, w->n - noise));
+    spans = bp_min(bp_min(spans, rules->sentinel_count), bp_min(noise, w->n - noise));
     cut_parts(w, NOISE_PARTS, w->marks, noise, spans);
     cut_parts(w, TEXT_PARTS, w->marks + noise, w->n - noise, spans);
     for (int64_t k = 0; k < spans; k++) {
@@ -266,7 +262,7 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
                       int64_t slot, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
-    int64_t capacity = capacity_of(self), n = least(document->count, capacity), count = n;
+    int64_t capacity = capacity_of(self), n = bp_min(document->count, capacity), count = n;
     noising w = {.rules = rules,
                  .step = step,
                  .slot = slot,

@@ -59,16 +59,6 @@ static json_t *line_of(const question_results *r, const question_metrics *metric
     return line;
 }
 
-static bp_err write_line(bp_draft *draft, json_t *line)
-{
-    char *text = bp_json_line(line);
-    bp_err err = bp_draft_write(draft, text, strlen(text));
-
-    bp_free(text);
-    json_decref(line);
-    return err;
-}
-
 /* A draft of FOLDER/name. */
 static bp_err open_draft(bp_draft *draft, const char *folder, const char *name)
 {
