@@ -107,9 +107,7 @@ static bp_err write_line(bp_draft *draft, const char *id, const char *text)
 {
     json_t *line = json_pack("{s:o, s:o}", "id", bp_json_string(id), "text", bp_json_string(text));
 
-    bp_free(out);
-    json_decref(line);
-    return err;
+    return bp_json_write_line(draft, line);
 }
 
 static bp_err write_copies(canaries *self, int64_t gap)
@@ -172,10 +170,7 @@ static bp_err write_training(canaries *self)
     bp_free(first);
     if (err == BP_OK)
         err = write_copies(self, self->documents);
-    if (err == BP_OK)
-        return bp_draft_commit(&self->draft);
-    bp_draft_drop(&self->draft);
-    return err;
+    return bp_draft_end(&self->draft, err);
 }
 
 /* ---- the other files ---- */
@@ -196,10 +191,7 @@ static bp_err write_candidates(const canaries *self)
         bp_free(text);
         bp_free(id);
     }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static bp_err write_list(const canaries *self)

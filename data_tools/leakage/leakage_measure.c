@@ -397,15 +397,9 @@ static bp_err write_lines(const measuring *self)
                 (void)json_object_set_new(line, "source_run", json_integer(of->source_run));
                 (void)json_object_set_new(line, "extracted", json_boolean(of->extracted));
             }
-            char *text = bp_json_line(line);
-            err = bp_draft_write(&draft, text, strlen(text));
-            bp_free(text);
-            json_decref(line);
+            err = bp_json_write_line(&draft, line);
         }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static double percent(const json_t *figure, const char *key)

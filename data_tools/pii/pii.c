@@ -202,16 +202,9 @@ static bp_err write_rows(const pii *self, const char *folder)
 
     for (int64_t k = 0; k < self->row_count && err == BP_OK; k++) {
         json_t *line = row_json(self, &self->rows[k]);
-        char *text = bp_json_line(line);
-
-        err = bp_draft_write(&draft, text, strlen(text));
-        bp_free(text);
-        json_decref(line);
+        err = bp_json_write_line(&draft, line);
     }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 /* Ids a line, as --without of bagpipe-data corpus takes them; those that hold personal data as

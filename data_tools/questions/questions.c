@@ -219,10 +219,7 @@ static bp_err write_all(work *self)
         return err;
     for (int64_t k = 0; k < self->asked.count && err == BP_OK; k++)
         err = write_question(&draft, self, &self->asked.all[k]);
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static bp_err make(work *self)

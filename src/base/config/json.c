@@ -201,6 +201,16 @@ char *bp_json_line(const json_t *value)
     return dump(value, DUMP_FLAGS);
 }
 
+bp_err bp_json_write_line(bp_draft *draft, json_t *line)
+{
+    char *text = bp_json_line(line);
+    bp_err err = bp_draft_write(draft, text, strlen(text));
+
+    bp_free(text);
+    json_decref(line);
+    return err;
+}
+
 bp_err bp_json_save(const char *path, const json_t *value)
 {
     char *text = bp_json_text(value);

@@ -39,6 +39,8 @@ bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);
 char *bp_json_text(const json_t *value);
 /** The same on one line (for .jsonl), newline at the end. */
 char *bp_json_line(const json_t *value);
+/** Write bp_json_line(line) to a draft; takes the reference, after an error too. */
+bp_err bp_json_write_line(bp_draft *draft, json_t *line);
 bp_err bp_json_save(const char *path, const json_t *value); /* bp_file_write of the text */
 
 /** Members of an object with their type checked: BP_ERR_FORMAT names the key and the file. Strings

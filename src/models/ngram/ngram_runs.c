@@ -129,10 +129,7 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
             err = bp_draft_write(&draft, blocks, (size_t)last.blocks * sizeof *blocks);
         if (err == BP_OK)
             err = bp_draft_write(&draft, &last, sizeof last);
-        if (err == BP_OK)
-            err = bp_draft_commit(&draft);
-        else
-            bp_draft_drop(&draft);
+        err = bp_draft_end(&draft, err);
         bp_free(blocks);
     }
     bp_free(path);

@@ -504,10 +504,7 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     if (err == BP_OK) {
         while (bp_parts_next(parts, &part, &err))
             err = write_unit(&to, &part);
-        if (err == BP_OK)
-            err = bp_draft_commit(&to.draft);
-        else
-            bp_draft_drop(&to.draft);
+        err = bp_draft_end(&to.draft, err);
     }
     if (err == BP_OK) {
         if (to.entailment)
