@@ -118,15 +118,10 @@ static bp_err read_values(distances *self, bp_h5 *in)
 
 static bp_err load(distances *self, const char *path)
 {
-    bp_user_block block;
     bp_h5 *in = NULL;
-    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 opens it */
+    bp_err err = bp_h5_open_kind(&in, path, KIND, VERSION);
 
     *self = (distances){0};
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, KIND, VERSION, path);
-    if (err == BP_OK)
-        err = bp_h5_open(&in, path);
     if (err == BP_OK)
         err = read_values(self, in);
     bp_h5_drop(&in);
