@@ -11,24 +11,25 @@
 #include <string.h>
 
 const bp_option bp_noise_options[] = {
-    {"train.objective", BP_OPTION_CHOICE, NULL, 0, 0, BP_OBJECTIVES, NULL,
-     "what is learned, where a family has a choice: bart and t5 have seq2seq (a target given its "
-     "source) and denoise (a text given the same with noise); if not given, seq2seq of pairs and "
-     "denoise of other corpora",
-     false, .at = BP_AT(bp_noise_keys, objective)},
-    {"noise.kinds", BP_OPTION_STRING, BP_NOISE_KINDS, 0, 0, NULL, NULL,
-     "denoise: noises, with commas: permute (the order of sentences), mask (tokens), delete "
-     "(tokens), infill (a mask for a span), rotate (where the text begins), applied in this order; "
-     "or sentinels (T5's: the target is what is missing)",
-     false, .at = BP_AT(bp_noise_keys, kinds)},
-    {"noise.rate", BP_OPTION_REAL, "0.3", 0.001, 0.95, NULL, NULL,
-     "denoise: share of the tokens that mask, delete, infill and sentinels take, each of them",
-     false, .at = BP_AT(bp_noise_keys, rate)},
-    {"noise.span", BP_OPTION_REAL, "3", 1, 100, NULL, "tokens",
-     "denoise: mean length of the spans of infill, which Poisson's distribution has, and of "
-     "sentinels",
-     false, .at = BP_AT(bp_noise_keys, span)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {BP_CHOICE_KEY("train.objective", NULL, BP_OBJECTIVES),
+     .help = "what is learned, where a family has a choice: bart and t5 have seq2seq (a target "
+             "given its source) and denoise (a text given the same with noise); if not given, "
+             "seq2seq of pairs and denoise of other corpora",
+     .at = BP_AT(bp_noise_keys, objective)},
+    {BP_STRING_KEY("noise.kinds", BP_NOISE_KINDS),
+     .help = "denoise: noises, with commas: permute (the order of sentences), mask (tokens), "
+             "delete (tokens), infill (a mask for a span), rotate (where the text begins), applied "
+             "in this order; or sentinels (T5's: the target is what is missing)",
+     .at = BP_AT(bp_noise_keys, kinds)},
+    {BP_REAL_KEY("noise.rate", "0.3", 0.001, 0.95),
+     .help =
+         "denoise: share of the tokens that mask, delete, infill and sentinels take, each of them",
+     .at = BP_AT(bp_noise_keys, rate)},
+    {BP_REAL_KEY("noise.span", "3", 1, 100), .unit = "tokens",
+     .help = "denoise: mean length of the spans of infill, which Poisson's distribution has, and "
+             "of sentinels",
+     .at = BP_AT(bp_noise_keys, span)},
+    {0},
 };
 
 const char *const bp_noise_names[BP_NOISES] = {"permute", "mask",   "delete",
