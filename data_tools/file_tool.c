@@ -60,14 +60,13 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 {
     file_options options = {.head = -1};
-    const tool_value values[] = {
-        {.key = FILE_TOOL_HEAD, .number = &options.head, .high = INT64_MAX},
-        {.key = FILE_TOOL_TOKENIZER, .text = &options.tokenizer},
-        {.key = FILE_TOOL_FORM, .text = &options.form},
-        {.key = FILE_TOOL_OUT, .text = &options.out},
-        {.key = FILE_TOOL_FIGURE, .text = &options.figure},
-        {.key = FILE_TOOL_CLEAN, .text = &options.clean},
-        {0}};
+    const tool_value values[] = {{.option = "head", .number = &options.head, .high = INT64_MAX},
+                                 {.option = "tokenizer", .text = &options.tokenizer},
+                                 {.option = "form", .text = &options.form},
+                                 {.option = "out", .text = &options.out},
+                                 {.option = "figure", .text = &options.figure},
+                                 {.option = "clean", .text = &options.clean},
+                                 {0}};
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 

@@ -30,15 +30,6 @@ typedef struct file_tool {
     bp_err (*run_form)(char *const *paths, int count, const file_options *options); /* --form */
 } file_tool;
 
-enum {
-    FILE_TOOL_HEAD = 'n',
-    FILE_TOOL_TOKENIZER = 256,
-    FILE_TOOL_FORM,
-    FILE_TOOL_OUT,
-    FILE_TOOL_FIGURE,
-    FILE_TOOL_CLEAN
-}; /* keys of the options */
-
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
  * reported, and the others are still processed; the first failure's code is the result. Collective
  * over MPI_COMM_WORLD. */

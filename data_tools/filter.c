@@ -17,15 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BY = 256, KEY_KEEP, KEY_WITHIN };
-
 static const struct argp_option OPTIONS[] = {
-    {"by", KEY_BY, "FIGURE", 0,
+    {"by", 0, "FIGURE", 0,
      "perplexity, word_perplexity, bits_per_byte, nll, tokens, bytes or words (required)", 1},
-    {"keep", KEY_KEEP, "A..B%", 0, "the percentiles between which documents are kept (required)",
-     1},
-    {"within", KEY_WITHIN, "LABEL", 0,
-     "percentiles are those among documents of one value of LABEL", 1},
+    {"keep", 0, "A..B%", 0, "the percentiles between which documents are kept (required)", 1},
+    {"within", 0, "LABEL", 0, "percentiles are those among documents of one value of LABEL", 1},
     {"out", 'o', "LIST", 0, "write the ids there (default: standard output)", 1},
     {0}};
 
@@ -270,10 +266,10 @@ static bp_err run(int argc, char **argv)
 {
     filter self = {.by = NULL};
     const char *keep = NULL, *out = NULL;
-    const tool_value values[] = {{.key = KEY_BY, .text = &self.by},
-                                 {.key = KEY_KEEP, .text = &keep},
-                                 {.key = KEY_WITHIN, .text = &self.within},
-                                 {.key = 'o', .text = &out},
+    const tool_value values[] = {{.option = "by", .text = &self.by},
+                                 {.option = "keep", .text = &keep},
+                                 {.option = "within", .text = &self.within},
+                                 {.option = "out", .text = &out},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_filter, values, &files, argc, argv);

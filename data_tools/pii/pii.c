@@ -20,17 +20,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_COUNTRY = 256, KEY_FORMAT, KEY_TEXT_FIELD };
-
 static const struct argp_option OPTIONS[] = {
-    {"country", KEY_COUNTRY, "LIST", 0,
+    {"country", 0, "LIST", 0,
      "look for national numbers, and phone numbers as they are written there, of these countries, "
      "between commas: us ca fr de nl be es se fi no dk it pl pt gb ch br in cn (default: none)",
      1},
-    {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
+    {"format", 0, "text|lines|jsonl|warc", 0,
      "what files hold that are no corpora (default text: a file is a document)", 1},
-    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
-     "with jsonl: the field that holds the text (default text)", 1},
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 1},
     {"out", 'o', "FOLDER", 0, "write pii.json, spans.jsonl, documents.txt and a page there", 1},
     {0}};
 
@@ -345,10 +342,10 @@ static bp_err run(int argc, char **argv)
 {
     pii self = {.documents = 0};
     const char *countries = NULL, *format = NULL, *field = NULL, *out = NULL;
-    const tool_value values[] = {{.key = KEY_COUNTRY, .text = &countries},
-                                 {.key = KEY_FORMAT, .text = &format},
-                                 {.key = KEY_TEXT_FIELD, .text = &field},
-                                 {.key = 'o', .text = &out},
+    const tool_value values[] = {{.option = "country", .text = &countries},
+                                 {.option = "format", .text = &format},
+                                 {.option = "text-field", .text = &field},
+                                 {.option = "out", .text = &out},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_pii, values, &files, argc, argv);
