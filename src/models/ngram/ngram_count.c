@@ -192,7 +192,8 @@ static bp_err open_runs(ngram_run **runs, int64_t *count, const bp_counting *cou
     *runs = NULL;
     *count = 0;
     if (root)
-        err = ngram_runs_open(runs, count, counting->folder, work, verify, true);
+        err = ngram_runs_open(runs, count, counting->folder, work,
+                              NGRAM_LISTS | (verify ? NGRAM_VERIFY : 0));
     err = bp_agree(counting->comm, err);
     if (err == BP_OK && !root)
         err = ngram_runs_open(runs, count, counting->folder, work, 0);

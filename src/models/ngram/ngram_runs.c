@@ -262,8 +262,9 @@ static bool is_run(const char *name, const char *work)
 }
 
 bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
-                       bool verify, bool lists)
+                       int how)
 {
+    bool verify = (how & NGRAM_VERIFY) != 0;
     char **names = NULL;
     int64_t listed = 0;
     bp_err err;
@@ -284,7 +285,7 @@ bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, con
             err = open_run(run, verify);
         else
             err = verify ? BP_ERR_FORMAT : BP_OK; /* of another work */
-        if (err == BP_OK && !lists)
+        if (err == BP_OK && !(how & NGRAM_LISTS))
             ngram_runs_forget_blocks(run, 1);
         if (err == BP_OK && run->end > 0) {
             (*count)++;
