@@ -8,7 +8,6 @@
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct average {

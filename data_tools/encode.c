@@ -1,7 +1,6 @@
 /* bagpipe-data encode: the tokens of texts, one per row. */
 #include "arguments.h"
 #include "base/buffer.h"
-#include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
@@ -9,7 +8,6 @@
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

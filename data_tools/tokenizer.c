@@ -11,10 +11,7 @@
 #include "text/train/tokenizer_train.h"
 #include "tools.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include "arguments.h"
 #include "base/config/decimal.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"

@@ -5,7 +5,6 @@
 #include "file_tool.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_file.h"
-#include "mesh/mesh.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 

@@ -2,7 +2,6 @@
 #include "clean_part.h"
 
 #include "base/mem.h"
-#include "io/h5/user_block.h"
 #include "text/unicode/strmap.h"
 
 #include <inttypes.h>

@@ -4,7 +4,6 @@
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/process/clock.h"
 #include "file_tool.h"
 #include "io/corpus/corpus_build.h"

@@ -3,7 +3,6 @@
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "file_tool.h"

@@ -7,7 +7,6 @@
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/signals.h"
 #include "file_tool.h"
@@ -21,7 +20,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

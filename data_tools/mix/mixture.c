@@ -5,11 +5,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #define VERSION 1
 

@@ -2,7 +2,6 @@
 #include "toxicity.h"
 
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/collective.h"

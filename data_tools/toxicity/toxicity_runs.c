@@ -14,7 +14,6 @@
 #include "text/unicode/strmap.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WAIT_SECONDS  5.0 /* to wait for memory of a job that has just ended */

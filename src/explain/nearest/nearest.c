@@ -5,11 +5,9 @@
 #include "base/sort.h"
 #include "infer/neighbours/datastore.h"
 #include "infer/score/vectors/vectors.h"
-#include "mesh/collective.h"
 #include "models/open.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define POOL_BYTES 16

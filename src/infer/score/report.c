@@ -5,7 +5,6 @@
 #include "base/config/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "infer/score/score.h"
 #include "statistics/inference.h"
 
 #include <inttypes.h>

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

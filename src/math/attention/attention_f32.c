@@ -1,6 +1,5 @@
 /* Attention of one head in float32; keys and values are read where they are. */
 #include "math/attention/attention_priv.h"
-#include <math.h>
 #include <string.h>
 
 static int64_t padded(int64_t D)

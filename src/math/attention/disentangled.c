@@ -3,7 +3,6 @@
  * each product the element of its distance. */
 #include "math/attention/attention_priv.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- scratch ---- */

@@ -10,7 +10,6 @@
 #include "math/bf16/bf16_gemm.h"
 #include "base/numbers.h"
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 
 #include "base/buffer.h"
 #include "base/files/fs.h"
-#include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>

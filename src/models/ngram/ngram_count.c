@@ -6,10 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
-#include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define READ_TOKENS ((int64_t)1 << 16)

@@ -6,7 +6,6 @@
 #include "nn/core/layers.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* For word vectors and head: between Zaremba et al. 2014's small and large. */
 #define INIT_STD 0.1F

@@ -7,7 +7,6 @@
 
 #include "nn/core/layers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bp_backbone backbone_of(const bp_model_shape *shape)

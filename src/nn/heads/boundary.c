@@ -5,7 +5,6 @@
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define INIT_STD 0.02F

@@ -6,10 +6,8 @@
 
 #include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "models/recurrent/recurrent.h"
-#include "run/stop_request.h"
 #include "train/loop/pretrain.h"
 #include "train/loop/trainer.h"
 #include "train/loop/validation.h"

@@ -12,7 +12,6 @@
 #include "text/unicode/scan.h"
 #include "text/unicode/unicode.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>

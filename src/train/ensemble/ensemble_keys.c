@@ -3,7 +3,6 @@
 
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
-#include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "models/task/task.h"
 #include "train/ensemble/ensemble.h"

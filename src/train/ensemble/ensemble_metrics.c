@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>

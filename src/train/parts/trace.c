@@ -3,9 +3,7 @@
 #include "train/parts/trace_priv.h"
 
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/process/clock.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "train/engine/engine.h"

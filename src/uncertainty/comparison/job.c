@@ -13,7 +13,6 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* A study is complete without these folders: they serve to extend it. */

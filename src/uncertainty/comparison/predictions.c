@@ -4,7 +4,6 @@
 #include "uncertainty/comparison/predictions_priv.h"
 
 #include "base/config/csv.h"
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/log.h"
@@ -12,7 +11,6 @@
 #include "data/corpus.h"
 #include "io/corpus/corpus_writer.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>

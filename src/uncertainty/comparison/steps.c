@@ -2,7 +2,6 @@
  * Each result is kept, so that the next start resumes after it. Called by job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"

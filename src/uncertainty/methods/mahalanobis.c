@@ -4,7 +4,6 @@
  * Source: Lee et al. 2018, "A simple unified framework for detecting out-of-distribution samples
  * and adversarial attacks", equations 1 and 2, of the last layer's states, without noise on inputs.
  */
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,9 +11,7 @@
 #include "base/process/signals.h"
 #include "data/corpus.h"
 #include "infer/score/each.h"
-#include "infer/score/score.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"

@@ -2,7 +2,6 @@
  * by units.c after its last unit, on the coordinator. */
 #include "infer/score/candidates/units_priv.h"
 
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/process/clock.h"
 #include "base/process/signals.h"
-#include "mesh/collective.h"
 
 #include <math.h>
 #include <stdio.h>

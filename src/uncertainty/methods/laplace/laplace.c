@@ -4,7 +4,6 @@
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/process/clock.h"
@@ -16,7 +15,6 @@
 #include "models/open.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
