@@ -12,16 +12,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OPTIONS_MOST 64 /* rows of a tool's options */
+
 typedef struct parsing {
     const bp_tool *tool;
+    struct argp_option rows[OPTIONS_MOST + 1]; /* tool->help.options, each with a key */
     const tool_value *values;
     tool_files *files;
     bp_err err;
 } parsing;
 
-static bp_err take_number(const parsing *self, const tool_value *value, const char *text)
+/* argp tells options apart by their keys. */
+static void number_rows(parsing *self)
 {
-    const struct argp_option *row = self->tool->help.options;
+    const struct argp_option *given = self->tool->help.options;
+
+    for (int k = 0; given && (given[k].name || given[k].doc); k++) {
+        BP_ASSERT(k < OPTIONS_MOST);
+        self->rows[k] = given[k];
+        if (given[k].name && given[k].key == 0)
+            self->rows[k].key = 256 + k;
+    }
+}
+
+static const char *name_of(const parsing *self, int key)
+{
+    for (const struct argp_option *row = self->rows; row->name || row->doc; row++)
+        if (row->name && row->key == key)
+            return row->name;
+    return "";
+}
+
+static bp_err take_number(const tool_value *value, const char *text)
+{
     char *end;
 
     errno = 0;
@@ -29,20 +52,19 @@ static bp_err take_number(const parsing *self, const tool_value *value, const ch
     if (errno == 0 && end != text && *end == '\0' && *value->number >= value->low &&
         *value->number <= value->high)
         return BP_OK;
-    while (row->key != value->key)
-        row++;
     if (value->high == INT64_MAX)
         return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
                        "'%s' is not a number from %" PRId64 " on: at --%s", text, value->low,
-                       row->name);
+                       value->option);
     return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
                    "'%s' is not a number from %" PRId64 " to %" PRId64 ": at --%s", text,
-                   value->low, value->high, row->name);
+                   value->low, value->high, value->option);
 }
 
-#define OPTIONS_MOST 64 /* of a tool; an option after them is not proposed */
-
-bp_err tool_refuse(const bp_tool *tool, const char *argument)
+/* Refuse an argument that argp does not understand: an option that the tool has lacks its value, or
+ * has one that it does not take; of another one the nearest is named, as it is perhaps another
+ * tool's word. */
+static bp_err refuse(const bp_tool *tool, const char *argument)
 {
     const struct argp_option *row = tool->help.options;
     const char *names[OPTIONS_MOST + 1] = {NULL}, *nearest = "";
@@ -50,7 +72,7 @@ bp_err tool_refuse(const bp_tool *tool, const char *argument)
     bool is_long = strncmp(word, "--", 2) == 0, has_value = strchr(argument, '=') != NULL;
     int count = 0;
 
-    for (; row && (row->name || row->doc) && count < OPTIONS_MOST; row++)
+    for (; row && (row->name || row->doc); row++)
         if (row->name) /* else it is the title of a group */
             names[count++] = row->name;
     if (is_long)
@@ -74,16 +96,17 @@ static error_t take(int key, char *text, struct argp_state *state)
 {
     parsing *self = state->input;
     const tool_value *value = self->values;
+    const char *name = name_of(self, key);
 
     if (key == ARGP_KEY_ARGS) {
         *self->files = (tool_files){state->argv + state->next, state->argc - state->next};
         return 0;
     }
     if (key == ARGP_KEY_ERROR && self->err == BP_OK)
-        self->err = tool_refuse(self->tool, state->argv[state->next - 1]);
-    while (value->key != 0 && value->key != key)
+        self->err = refuse(self->tool, state->argv[state->next - 1]);
+    while (value->option && strcmp(value->option, name) != 0)
         value++;
-    if (value->key == 0)
+    if (!value->option)
         return key == ARGP_KEY_ERROR ? 0 : ARGP_ERR_UNKNOWN;
     if (value->flag) {
         *value->flag = true;
@@ -95,7 +118,7 @@ static error_t take(int key, char *text, struct argp_state *state)
         texts->list = bp_realloc("tool.texts", texts->list, texts->count + 1, sizeof text);
         texts->list[texts->count++] = text;
     } else if (self->err == BP_OK) {
-        self->err = take_number(self, value, text);
+        self->err = take_number(value, text);
     }
     return 0;
 }
@@ -119,9 +142,10 @@ void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
                   char **argv)
 {
-    const struct argp parser = {tool->help.options, take, NULL, NULL, NULL, NULL, NULL};
     parsing self = {.tool = tool, .values = values, .files = files};
+    const struct argp parser = {self.rows, take, NULL, NULL, NULL, NULL, NULL};
 
+    number_rows(&self);
     *files = (tool_files){NULL, 0};
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &self) !=
             0 &&

@@ -14,7 +14,7 @@ typedef struct tool_texts {
 
 /** The destination of an option's value: one of the pointers; the others are NULL. */
 typedef struct tool_value {
-    int key; /* of its row in tool->help.options; 0 ends a list */
+    const char *option; /* the name in its row of tool->help.options; NULL ends a list */
     const char **text;
     tool_texts *texts; /* of an option that may be given several times */
     bool *flag;
@@ -27,16 +27,12 @@ typedef struct tool_files {
     int count;
 } tool_files;
 
-/** Parse argv, whose first word is the tool's name. Local.
+/** Parse argv, whose first word is the tool's name. The key of a row of tool->help.options is its
+ * short option, or 0. Local.
  *
  * Owns:   *files and texts point into argv.
  * Errors: BP_ERR_USAGE. */
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
                   char **argv);
-
-/** Refuse an argument that argp does not understand: an option that the tool has lacks its value,
- * or has one that it does not take; of another one the nearest is named, as it is perhaps another
- * tool's word. Errors: BP_ERR_USAGE. */
-bp_err tool_refuse(const bp_tool *tool, const char *argument);
 
 #endif

@@ -8,7 +8,6 @@
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct average {
@@ -274,7 +273,7 @@ static bp_err check(const tool_files *files, const char *out)
 static bp_err run(int argc, char **argv)
 {
     const char *out = NULL;
-    const tool_value values[] = {{.key = 'o', .text = &out}, {0}};
+    const tool_value values[] = {{.option = "out", .text = &out}, {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_average, values, &files, argc, argv);
 

@@ -5,6 +5,8 @@
 #include "base/config/decimal.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/numbers.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "infer/neighbours/datastore.h"
 #include "math/math.h"
@@ -30,16 +32,13 @@ typedef struct cite_arguments {
     bool entries;
 } cite_arguments;
 
-enum { KEY_K = 'k', KEY_COUNT = 256, KEY_TEMPERATURE, KEY_MEMORY, KEY_ENTRIES, KEY_SOURCE };
-
 static const struct argp_option OPTIONS[] = {
-    {"neighbours", KEY_K, "K", 0, "nearest entries of each token of the text (default: 16)", 0},
-    {"count", KEY_COUNT, "N", 0, "documents to print (default: 10)", 0},
-    {"temperature", KEY_TEMPERATURE, "T", 0, "by which squared distances are divided (default: 1)",
-     0},
-    {"entries", KEY_ENTRIES, NULL, 0, "print every nearest entry of a token instead", 0},
-    {"source", KEY_SOURCE, "SOURCE", 0, "of an encoder-decoder: what TEXT is written for", 0},
-    {"memory", KEY_MEMORY, "MIB", 0, "of a rank, for keys of the datastore (default: 1024)", 0},
+    {"neighbours", 'k', "K", 0, "nearest entries of each token of the text (default: 16)", 0},
+    {"count", 0, "N", 0, "documents to print (default: 10)", 0},
+    {"temperature", 0, "T", 0, "by which squared distances are divided (default: 1)", 0},
+    {"entries", 0, NULL, 0, "print every nearest entry of a token instead", 0},
+    {"source", 0, "SOURCE", 0, "of an encoder-decoder: what TEXT is written for", 0},
+    {"memory", 0, "MIB", 0, "of a rank, for keys of the datastore (default: 1024)", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -319,17 +318,7 @@ static bp_err load_documents(citing *self)
 
 static int64_t document_of(const citing *self, int64_t row)
 {
-    int64_t low = 0, high = self->documents;
-
-    while (high - low > 1) {
-        int64_t middle = (low + high) / 2;
-
-        if (self->starts[middle] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return bp_stretch_of(self->starts, self->documents, row);
 }
 
 static bp_err print_name(const citing *self, int64_t document)
@@ -390,11 +379,6 @@ static bp_err print_text(const citing *self, int64_t first, int64_t count)
 
 /* ---- what is printed ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void print_head(const citing *self, const char *columns)
 {
     printf("%s\tdistance\tdocument\tdoc_id\tposition\t%s\n", columns,
@@ -412,11 +396,11 @@ static bp_err print_place(const citing *self, const bp_neighbour *one)
         err = print_name(self, document);
     printf("\t%" PRId64 "\t", one->row - begin);
     if (err == BP_OK && self->arguments->source) {
-        err = print_text(self, start, smaller(begin - start, SOURCE_SHOWN));
+        err = print_text(self, start, bp_min(begin - start, SOURCE_SHOWN));
         printf("\t");
     }
     if (err == BP_OK) {
-        int64_t count = smaller(one->row - begin + 1, TOKENS_SHOWN);
+        int64_t count = bp_min(one->row - begin + 1, TOKENS_SHOWN);
 
         err = print_text(self, one->row - count + 1, count);
     }
@@ -532,12 +516,12 @@ static bp_err run(int argc, char **argv)
 {
     cite_arguments arguments = {.k = 16, .count = 10, .memory_mib = 1024, .temperature = "1"};
     const tool_value values[] = {
-        {.key = KEY_K, .number = &arguments.k, .low = 1, .high = 1000000},
-        {.key = KEY_COUNT, .number = &arguments.count, .low = 1, .high = INT64_MAX},
-        {.key = KEY_TEMPERATURE, .text = &arguments.temperature},
-        {.key = KEY_ENTRIES, .flag = &arguments.entries},
-        {.key = KEY_SOURCE, .text = &arguments.source},
-        {.key = KEY_MEMORY, .number = &arguments.memory_mib, .low = 1, .high = INT64_C(1) << 40},
+        {.option = "neighbours", .number = &arguments.k, .low = 1, .high = 1000000},
+        {.option = "count", .number = &arguments.count, .low = 1, .high = INT64_MAX},
+        {.option = "temperature", .text = &arguments.temperature},
+        {.option = "entries", .flag = &arguments.entries},
+        {.option = "source", .text = &arguments.source},
+        {.option = "memory", .number = &arguments.memory_mib, .low = 1, .high = INT64_C(1) << 40},
         {0}};
     bp_err err = tool_parse(&bp_tool_cite, values, &arguments.files, argc, argv);
     citing self = {.arguments = &arguments};

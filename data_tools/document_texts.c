@@ -210,7 +210,7 @@ void document_texts_warn(const document_texts *texts)
 
 bool document_is_corpus(const char *path)
 {
-    return has_suffix(path, ".h5") || has_suffix(path, ".hdf5");
+    return bp_has_suffix(path, ".h5") || bp_has_suffix(path, ".hdf5");
 }
 
 bp_err document_texts_read(const document_texts *texts, int rank, int size, int64_t **first,

@@ -1,7 +1,6 @@
 /* bagpipe-data encode: the tokens of texts, one per row. */
 #include "arguments.h"
 #include "base/buffer.h"
-#include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
@@ -9,17 +8,14 @@
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_TOKENIZER = 't', KEY_SPECIAL = 256 };
-
 static const struct argp_option OPTIONS[] = {
-    {"tokenizer", KEY_TOKENIZER, "FILE", 0, "a tokenizer.json (required)", 0},
-    {"special", KEY_SPECIAL, NULL, 0,
+    {"tokenizer", 't', "FILE", 0, "a tokenizer.json (required)", 0},
+    {"special", 0, NULL, 0,
      "names of special tokens in the texts become those tokens; without it they are text", 0},
     {0}};
 
@@ -98,7 +94,7 @@ static bp_err run(int argc, char **argv)
     const char *tokenizer = NULL;
     bool specials = false;
     const tool_value values[] = {
-        {.key = KEY_TOKENIZER, .text = &tokenizer}, {.key = KEY_SPECIAL, .flag = &specials}, {0}};
+        {.option = "tokenizer", .text = &tokenizer}, {.option = "special", .flag = &specials}, {0}};
     tool_files texts;
     bp_err err = tool_parse(&bp_tool_encode, values, &texts, argc, argv);
 

@@ -60,14 +60,13 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 {
     file_options options = {.head = -1};
-    const tool_value values[] = {
-        {.key = FILE_TOOL_HEAD, .number = &options.head, .high = INT64_MAX},
-        {.key = FILE_TOOL_TOKENIZER, .text = &options.tokenizer},
-        {.key = FILE_TOOL_FORM, .text = &options.form},
-        {.key = FILE_TOOL_OUT, .text = &options.out},
-        {.key = FILE_TOOL_FIGURE, .text = &options.figure},
-        {.key = FILE_TOOL_CLEAN, .text = &options.clean},
-        {0}};
+    const tool_value values[] = {{.option = "head", .number = &options.head, .high = INT64_MAX},
+                                 {.option = "tokenizer", .text = &options.tokenizer},
+                                 {.option = "form", .text = &options.form},
+                                 {.option = "out", .text = &options.out},
+                                 {.option = "figure", .text = &options.figure},
+                                 {.option = "clean", .text = &options.clean},
+                                 {0}};
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 
@@ -102,13 +101,6 @@ bp_err check_names(const char *const *names, char *const *given, int64_t count)
     return BP_OK;
 }
 
-bool has_suffix(const char *name, const char *suffix)
-{
-    size_t bytes = strlen(name), of_suffix = strlen(suffix);
-
-    return bytes > of_suffix && strcmp(name + bytes - of_suffix, suffix) == 0;
-}
-
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
 {
     bp_err err;
@@ -118,7 +110,7 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
         *kind = bp_checkpoint_is_folder(path) ? PATH_CHECKPOINT : PATH_FOLDER;
         return BP_OK;
     }
-    if (has_suffix(path, ".json")) {
+    if (bp_has_suffix(path, ".json")) {
         *kind = PATH_JSON;
         return bp_path_exists(path) ? BP_OK
                                     : BP_FAIL(BP_ERR_INPUT, "file.missing",

@@ -4,6 +4,7 @@
 #define BP_DATA_TOOLS_FILE_TOOL_H
 
 #include "base/err.h"
+#include "base/suffix.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 #include "tools.h"
@@ -28,15 +29,6 @@ typedef struct file_tool {
     bp_err (*run_folders)(char *const *paths, int count, const file_options *options);
     bp_err (*run_form)(char *const *paths, int count, const file_options *options); /* --form */
 } file_tool;
-
-enum {
-    FILE_TOOL_HEAD = 'n',
-    FILE_TOOL_TOKENIZER = 256,
-    FILE_TOOL_FORM,
-    FILE_TOOL_OUT,
-    FILE_TOOL_FIGURE,
-    FILE_TOOL_CLEAN
-}; /* keys of the options */
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
  * reported, and the others are still processed; the first failure's code is the result. Collective
@@ -65,9 +57,6 @@ const char *named_folder(const char *given);
 
 /** Errors: BP_ERR_USAGE two of the names of what was given are equal. */
 bp_err check_names(const char *const *names, char *const *given, int64_t count);
-
-/** Does the name end with this, after at least one character? */
-bool has_suffix(const char *name, const char *suffix);
 
 /** Paths of all datasets of a file, in the order of names, groups followed to a depth of 8. Free
  * with bp_names_free(). */

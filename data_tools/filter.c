@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "mesh/mesh.h"
 #include "output.h"
 #include "table/scores.h"
@@ -16,15 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BY = 256, KEY_KEEP, KEY_WITHIN };
-
 static const struct argp_option OPTIONS[] = {
-    {"by", KEY_BY, "FIGURE", 0,
+    {"by", 0, "FIGURE", 0,
      "perplexity, word_perplexity, bits_per_byte, nll, tokens, bytes or words (required)", 1},
-    {"keep", KEY_KEEP, "A..B%", 0, "the percentiles between which documents are kept (required)",
-     1},
-    {"within", KEY_WITHIN, "LABEL", 0,
-     "percentiles are those among documents of one value of LABEL", 1},
+    {"keep", 0, "A..B%", 0, "the percentiles between which documents are kept (required)", 1},
+    {"within", 0, "LABEL", 0, "percentiles are those among documents of one value of LABEL", 1},
     {"out", 'o', "LIST", 0, "write the ids there (default: standard output)", 1},
     {0}};
 
@@ -141,9 +138,8 @@ static int compare(const void *a, const void *b)
 
     if (one->group != other->group)
         return one->group < other->group ? -1 : 1;
-    if (one->figure != other->figure)
-        return one->figure < other->figure ? -1 : 1;
-    return (one->document > other->document) - (one->document < other->document);
+    return one->figure != other->figure ? BP_ORDER(one->figure, other->figure)
+                                        : BP_ORDER(one->document, other->document);
 }
 
 static bp_err sort_documents(filter *self)
@@ -270,10 +266,10 @@ static bp_err run(int argc, char **argv)
 {
     filter self = {.by = NULL};
     const char *keep = NULL, *out = NULL;
-    const tool_value values[] = {{.key = KEY_BY, .text = &self.by},
-                                 {.key = KEY_KEEP, .text = &keep},
-                                 {.key = KEY_WITHIN, .text = &self.within},
-                                 {.key = 'o', .text = &out},
+    const tool_value values[] = {{.option = "by", .text = &self.by},
+                                 {.option = "keep", .text = &keep},
+                                 {.option = "within", .text = &self.within},
+                                 {.option = "out", .text = &out},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_filter, values, &files, argc, argv);

@@ -451,7 +451,7 @@ static bp_err inspect_results(const char *folder)
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         const bp_path path = bp_path_in(folder, names[k]);
         bp_user_block block;
-        bool is_table = has_suffix(names[k], ".h5");
+        bool is_table = bp_has_suffix(names[k], ".h5");
 
         if (is_table)
             err = bp_user_block_read(&block, path.text);

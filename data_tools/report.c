@@ -1,6 +1,7 @@
 /* Reports of tools: JSON, and a page of the house's templates. */
 #include "report.h"
 
+#include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
@@ -140,21 +141,14 @@ json_t *tool_share(int64_t count, int64_t all)
     return all > 0 ? tool_figure(share, bp_wilson_interval(share, all)) : json_null();
 }
 
-static double number_of(const json_t *figure, const char *key)
-{
-    const json_t *value = json_object_get(figure, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 json_t *tool_figure_shown(const json_t *figure, bool percent)
 {
     static const char *const keys[] = {"value", "low", "high"};
-    double error = (number_of(figure, "high") - number_of(figure, "low")) / 2;
+    double error = (bp_json_number(figure, "high") - bp_json_number(figure, "low")) / 2;
     json_t *out = json_object();
 
     for (int k = 0; k < 3; k++) {
-        double value = number_of(figure, keys[k]);
+        double value = bp_json_number(figure, keys[k]);
         char *text = percent ? bp_sprintf("%.3g %%", 100 * value) : NULL;
 
         if (!percent && !isnan(value))

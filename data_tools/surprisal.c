@@ -17,45 +17,30 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEY_BY = 256,
-    KEY_UNIT,
-    KEY_BOUNDARIES,
-    KEY_FREQUENCIES,
-    KEY_FORMAT,
-    KEY_FIELD,
-    KEY_CRITICAL,
-    KEY_BETWEEN,
-    KEY_ITEMS
-};
-
 static const struct argp_option OPTIONS[] = {
-    {"by", KEY_BY, "word", 0, "what a row is (default word; 'table tokens.h5' has tokens)", 0},
-    {"unit", KEY_UNIT, "bits|nats", 0, "of surprisal (default bits)", 0},
-    {"boundaries", KEY_BOUNDARIES, NULL, 0,
+    {"by", 0, "word", 0, "what a row is (default word; 'table tokens.h5' has tokens)", 0},
+    {"unit", 0, "bits|nats", 0, "of surprisal (default bits)", 0},
+    {"boundaries", 0, NULL, 0,
      "correct for blanks that begin tokens (Pimentel and Meister 2024); the runs need "
      "score.boundaries=yes",
      0},
-    {"frequencies", KEY_FREQUENCIES, "FILE", 0,
+    {"frequencies", 0, "FILE", 0,
      "count words in this corpus (.h5) or text, and not in the scored texts; may be given several "
      "times",
      0},
-    {"format", KEY_FORMAT, "FORMAT", 0, "of texts of --frequencies: text (default), lines or jsonl",
-     0},
-    {"text-field", KEY_FIELD, "NAME", 0, "with jsonl: the field that holds the text (default text)",
-     0},
-    {"critical", KEY_CRITICAL, "LABEL", 0,
+    {"format", 0, "FORMAT", 0, "of texts of --frequencies: text (default), lines or jsonl", 0},
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 0},
+    {"critical", 0, "LABEL", 0,
      "only the word that this label of the document names: the word, or its position (4; 4-6 for "
      "several words, whose surprisal is added up)",
      0},
-    {"between", KEY_BETWEEN, "LABEL", 0,
+    {"between", 0, "LABEL", 0,
      "test the critical words of items in several conditions, the values of this label; needs "
      "--critical and --items",
      0},
-    {"items", KEY_ITEMS, "LABEL", 0, "the label that says which documents are of one item", 0},
+    {"items", 0, "LABEL", 0, "the label that says which documents are of one item", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -502,15 +487,15 @@ static bp_err put_all(const surprisal_arguments *arguments)
 static bp_err run(int argc, char **argv)
 {
     surprisal_arguments arguments = {.by = "word", .unit = "bits"};
-    const tool_value values[] = {{.key = KEY_BY, .text = &arguments.by},
-                                 {.key = KEY_UNIT, .text = &arguments.unit},
-                                 {.key = KEY_BOUNDARIES, .flag = &arguments.boundaries},
-                                 {.key = KEY_FREQUENCIES, .texts = &arguments.frequencies},
-                                 {.key = KEY_FORMAT, .text = &arguments.format},
-                                 {.key = KEY_FIELD, .text = &arguments.field},
-                                 {.key = KEY_CRITICAL, .text = &arguments.critical},
-                                 {.key = KEY_BETWEEN, .text = &arguments.between},
-                                 {.key = KEY_ITEMS, .text = &arguments.items},
+    const tool_value values[] = {{.option = "by", .text = &arguments.by},
+                                 {.option = "unit", .text = &arguments.unit},
+                                 {.option = "boundaries", .flag = &arguments.boundaries},
+                                 {.option = "frequencies", .texts = &arguments.frequencies},
+                                 {.option = "format", .text = &arguments.format},
+                                 {.option = "text-field", .text = &arguments.field},
+                                 {.option = "critical", .text = &arguments.critical},
+                                 {.option = "between", .text = &arguments.between},
+                                 {.option = "items", .text = &arguments.items},
                                  {0}};
     bp_err err = tool_parse(&bp_tool_surprisal, values, &arguments.runs, argc, argv);
 

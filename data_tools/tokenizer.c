@@ -4,16 +4,14 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suffix.h"
 #include "mesh/mesh.h"
 #include "output.h"
 #include "text/sentencepiece/sentencepiece.h"
 #include "text/train/tokenizer_train.h"
 #include "tools.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,24 +28,8 @@ typedef struct tokenizer_arguments {
     char **specials; /* names within `special` */
     int special_count;
     const char *special;
-    char **files;
-    int file_count;
-    bp_err err;
+    tool_files files;
 } tokenizer_arguments;
-
-enum {
-    KEY_FORMAT = 256,
-    KEY_TEXT_FIELD,
-    KEY_SEPARATOR,
-    KEY_VOCAB,
-    KEY_MERGES,
-    KEY_IDS,
-    KEY_FROM,
-    KEY_CASED,
-    KEY_SENTINELS,
-    KEY_MIN_COUNT,
-    KEY_SPECIAL
-};
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
@@ -61,35 +43,34 @@ static const struct argp_option OPTIONS[] = {
      "tokens of the vocabulary, special tokens included (bpe: at least 257); word and char have "
      "all without it",
      1},
-    {"min-count", KEY_MIN_COUNT, "N", 0,
+    {"min-count", 0, "N", 0,
      "word, char: leave out what occurs less (default 1); wordpiece: do not join pieces that occur "
      "less side by side (default 2)",
      1},
-    {"cased", KEY_CASED, NULL, 0,
+    {"cased", 0, NULL, 0,
      "wordpiece: keep case and accents; also with a vocab.txt, whose model keeps them", 1},
-    {"special", KEY_SPECIAL, "A,B", 0,
+    {"special", 0, "A,B", 0,
      "more special tokens: the ids before <|endoftext|>, before the sentinels of unigram, or "
      "(wordpiece) the last ones",
      1},
-    {"sentinels", KEY_SENTINELS, "N", 0,
+    {"sentinels", 0, "N", 0,
      "unigram: the last N tokens are <extra_id_N-1> to <extra_id_0> (default 0)", 1},
-    {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
+    {"format", 0, "text|lines|jsonl|warc", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line; jsonl, a JSON "
      "object with \"text\" a line; warc, texts of web pages (type conversion)",
      1},
-    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
-     "with jsonl: the field that holds the text (default text)", 1},
-    {"separator", KEY_SEPARATOR, "TEXT", 0,
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 1},
+    {"separator", 0, "TEXT", 0,
      "with text: a document ends with TEXT, which is not learned, and another one begins", 1},
     {NULL, 0, NULL, 0, "Conversion:", 2},
-    {"vocab", KEY_VOCAB, "FILE", 0,
+    {"vocab", 0, "FILE", 0,
      "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt, or "
      "a model of SentencePiece (a name that ends in .model or .spm)",
      2},
-    {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
-    {"ids", KEY_IDS, "FILE", 0,
+    {"merges", 0, "FILE", 0, "its merges.txt", 2},
+    {"ids", 0, "FILE", 0,
      "of Marian's source.spm or target.spm: vocab.json, which has the ids of both", 2},
-    {"from", KEY_FROM, "FILE", 0, "a tokenizer.json to check and to write again", 2},
+    {"from", 0, "FILE", 0, "a tokenizer.json to check and to write again", 2},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
@@ -99,83 +80,6 @@ static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"73, 74, 77", "the output cannot be written"},
                                        {"75", "stopped by a signal; nothing is kept"},
                                        {0}};
-
-static bp_err parse_size(const char *text, const char *option, int64_t least, int64_t *size)
-{
-    char *end;
-
-    errno = 0;
-    *size = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != 0 || *size < least)
-        return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
-                       "'%s' is not a number of tokens: at --%s", text, option);
-    return BP_OK;
-}
-
-static error_t parse_option(int key, char *value, struct argp_state *state)
-{
-    tokenizer_arguments *arguments = state->input;
-
-    switch (key) {
-    case 'k':
-        arguments->kind = value;
-        return 0;
-    case 's':
-        if (arguments->err == BP_OK)
-            arguments->err = parse_size(value, "size", 1, &arguments->size);
-        return 0;
-    case KEY_SENTINELS:
-        if (arguments->err == BP_OK)
-            arguments->err = parse_size(value, "sentinels", 0, &arguments->sentinels);
-        return 0;
-    case KEY_MIN_COUNT:
-        if (arguments->err == BP_OK)
-            arguments->err = parse_size(value, "min-count", 1, &arguments->min_count);
-        return 0;
-    case 'o':
-        arguments->out = value;
-        return 0;
-    case KEY_FORMAT:
-        arguments->format = value;
-        return 0;
-    case KEY_TEXT_FIELD:
-        arguments->text_field = value;
-        return 0;
-    case KEY_SEPARATOR:
-        arguments->separator = value;
-        return 0;
-    case KEY_VOCAB:
-        arguments->vocab = value;
-        return 0;
-    case KEY_MERGES:
-        arguments->merges = value;
-        return 0;
-    case KEY_IDS:
-        arguments->ids = value;
-        return 0;
-    case KEY_FROM:
-        arguments->from = value;
-        return 0;
-    case KEY_CASED:
-        arguments->cased = true;
-        return 0;
-    case KEY_SPECIAL:
-        arguments->special = value;
-        return 0;
-    case ARGP_KEY_ARGS:
-        arguments->files = state->argv + state->next;
-        arguments->file_count = state->argc - state->next;
-        return 0;
-    case ARGP_KEY_ERROR:
-        if (arguments->err == BP_OK)
-            arguments->err = tool_refuse(&bp_tool_tokenizer, state->argv[state->next - 1]);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
 
 /* ---- the command line as a whole ---- */
 
@@ -236,8 +140,8 @@ static bp_err check_output(const tokenizer_arguments *arguments)
         err = bp_output_is_not(arguments->out, arguments->merges);
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->ids);
-    for (int k = 0; k < arguments->file_count && err == BP_OK; k++)
-        err = bp_output_is_not(arguments->out, arguments->files[k]);
+    for (int k = 0; k < arguments->files.count && err == BP_OK; k++)
+        err = bp_output_is_not(arguments->out, arguments->files.list[k]);
     return err; /* --from may be written anew in place: it is the same tokenizer */
 }
 
@@ -245,7 +149,7 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
 {
     bool pair = arguments->vocab || arguments->merges;
     bool converts = pair || arguments->from;
-    bp_err err = arguments->err != BP_OK ? arguments->err : check_kind(arguments);
+    bp_err err = check_kind(arguments);
 
     if (err != BP_OK)
         return err;
@@ -280,12 +184,12 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
     if (pair && arguments->from)
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "--from and --vocab exclude each other: at the command line; choose one");
-    if (converts && (arguments->size != 0 || arguments->file_count > 0))
+    if (converts && (arguments->size != 0 || arguments->files.count > 0))
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "a tokenizer is either converted or trained: at the command "
                        "line; leave out --size and FILEs, or --vocab, --merges and "
                        "--from");
-    if (!converts && arguments->file_count == 0)
+    if (!converts && arguments->files.count == 0)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "there is no text to train on: at the command line; name one "
                        "or more files");
@@ -308,15 +212,8 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.no_separator",
                        "it is what ends a document of --format text: at --separator; give such a "
                        "text, or leave it out");
-    err = bp_stdin_check(arguments->files, arguments->file_count);
+    err = bp_stdin_check(arguments->files.list, arguments->files.count);
     return err == BP_OK ? check_output(arguments) : err;
-}
-
-static bool ends_in(const char *name, const char *end)
-{
-    size_t bytes = strlen(name), last = strlen(end);
-
-    return bytes > last && strcmp(name + bytes - last, end) == 0;
 }
 
 /* An output that can't be made is said before the work, not after it. */
@@ -363,7 +260,7 @@ static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arg
                     arguments->vocab, arguments->ids);
         return marian;
     }
-    if (ends_in(arguments->vocab, PIECES) || ends_in(arguments->vocab, MARIAN_PIECES))
+    if (bp_has_suffix(arguments->vocab, PIECES) || bp_has_suffix(arguments->vocab, MARIAN_PIECES))
         return bp_sentencepiece_tokenizer(out, arguments->vocab, &(bp_sentencepiece_class){0});
     bp_err err = bp_file_open(arguments->vocab, &fd, NULL);
     if (err != BP_OK)
@@ -435,8 +332,9 @@ static bp_err train(const tokenizer_arguments *arguments)
     bp_err err = bp_text_format_of(&options.format, arguments->format, false);
 
     if (err == BP_OK)
-        err = bp_tokenizer_train(&tokenizer, MPI_COMM_WORLD, (const char *const *)arguments->files,
-                                 arguments->file_count, &options, &report);
+        err = bp_tokenizer_train(&tokenizer, MPI_COMM_WORLD,
+                                 (const char *const *)arguments->files.list, arguments->files.count,
+                                 &options, &report);
     if (err == BP_OK) {
         if (bp_comm_is_root(MPI_COMM_WORLD))
             err = bp_tokenizer_save(tokenizer, arguments->out);
@@ -451,15 +349,27 @@ static bp_err train(const tokenizer_arguments *arguments)
 static bp_err run(int argc, char **argv)
 {
     tokenizer_arguments arguments = {.kind = "bpe", .format = "text"};
-    unsigned flags = ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP;
+    const tool_value values[] = {
+        {.option = "out", .text = &arguments.out},
+        {.option = "kind", .text = &arguments.kind},
+        {.option = "size", .number = &arguments.size, .low = 1, .high = INT64_MAX},
+        {.option = "min-count", .number = &arguments.min_count, .low = 1, .high = INT64_MAX},
+        {.option = "cased", .flag = &arguments.cased},
+        {.option = "special", .text = &arguments.special},
+        {.option = "sentinels", .number = &arguments.sentinels, .high = INT64_MAX},
+        {.option = "format", .text = &arguments.format},
+        {.option = "text-field", .text = &arguments.text_field},
+        {.option = "separator", .text = &arguments.separator},
+        {.option = "vocab", .text = &arguments.vocab},
+        {.option = "merges", .text = &arguments.merges},
+        {.option = "ids", .text = &arguments.ids},
+        {.option = "from", .text = &arguments.from},
+        {0}};
     bool root = bp_comm_is_root(MPI_COMM_WORLD);
-    bp_err err;
+    bp_err err = tool_parse(&bp_tool_tokenizer, values, &arguments.files, argc, argv);
 
-    if (argp_parse(&ARGP, argc, argv, flags, NULL, &arguments) != 0 && arguments.err == BP_OK)
-        arguments.err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
-                                "the command line is not understood; see "
-                                "bagpipe-data tokenizer --help");
-    err = check_arguments(&arguments);
+    if (err == BP_OK)
+        err = check_arguments(&arguments);
     if (err == BP_OK)
         err = split_specials(&arguments);
     if (err == BP_OK && root)

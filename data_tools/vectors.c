@@ -3,7 +3,6 @@
 #include "arguments.h"
 #include "base/config/decimal.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
@@ -26,13 +25,10 @@ typedef struct vectors_arguments {
     int64_t count, first;
 } vectors_arguments;
 
-enum { KEY_TOKENIZER = 256, KEY_COUNT, KEY_FIRST };
-
 static const struct argp_option OPTIONS[] = {
-    {"count", KEY_COUNT, "N", 0, "words to print (default: 10)", 1},
-    {"first", KEY_FIRST, "N", 0, "use only the N most frequent words (default: all)", 2},
-    {"tokenizer", KEY_TOKENIZER, "FILE", 0,
-     "the model's tokenizer.json, where the checkpoint keeps none", 3},
+    {"count", 0, "N", 0, "words to print (default: 10)", 1},
+    {"first", 0, "N", 0, "use only the N most frequent words (default: all)", 2},
+    {"tokenizer", 0, "FILE", 0, "the model's tokenizer.json, where the checkpoint keeps none", 3},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -398,9 +394,9 @@ static bp_err run(int argc, char **argv)
 {
     vectors_arguments arguments = {.count = NEAREST};
     const tool_value values[] = {
-        {.key = KEY_TOKENIZER, .text = &arguments.tokenizer},
-        {.key = KEY_COUNT, .number = &arguments.count, .low = 1, .high = INT64_MAX},
-        {.key = KEY_FIRST, .number = &arguments.first, .low = 1, .high = INT64_MAX},
+        {.option = "tokenizer", .text = &arguments.tokenizer},
+        {.option = "count", .number = &arguments.count, .low = 1, .high = INT64_MAX},
+        {.option = "first", .number = &arguments.first, .low = 1, .high = INT64_MAX},
         {0}};
     bp_err err = tool_parse(&bp_tool_vectors, values, &arguments.words, argc, argv);
     space all = {0};

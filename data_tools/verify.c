@@ -5,7 +5,6 @@
 #include "file_tool.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_file.h"
-#include "mesh/mesh.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
@@ -133,7 +132,7 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
         bp_err err = BP_OK;
 
         if (names[k][0] != '.' && !is_second &&
-            (bp_path_is_dir(path.text) || has_suffix(names[k], ".h5"))) {
+            (bp_path_is_dir(path.text) || bp_has_suffix(names[k], ".h5"))) {
             err = path_kind_of(&kind, &block, path.text);
             *found += err == BP_OK && kind != PATH_FOLDER;
             if (err == BP_OK && kind != PATH_FOLDER)

@@ -1,7 +1,6 @@
 /* bagpipe: parses the command line and the configuration, and picks the job. */
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/process/launcher.h"
 #include "base/process/signals.h"
 #include "base/process/standard_output.h"

@@ -3,7 +3,6 @@
 
 #include "job.h"
 #include "models/task/task.h"
-#include "train/loop/pretrain.h"
 #include "train/parts/options.h"
 
 static const bp_option *const OPTIONS[] = {bp_run_options, bp_task_options, bp_ensemble_options,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "base/suffix.h"
 #include "help.h"
 #include "job.h"
 
@@ -71,13 +72,6 @@ static error_t take_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-
-    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 static bp_err check(const plot_call *call)
 {
     if (call->run_count == 0) {
@@ -85,8 +79,8 @@ static bp_err check(const plot_call *call)
         return BP_FAIL(BP_ERR_USAGE, "command.no_run",
                        "no run was named: at the command line; use bagpipe plot RUN");
     }
-    if (call->out && !ends_with(call->out, ".html") && !ends_with(call->out, ".svg") &&
-        !ends_with(call->out, ".png"))
+    if (call->out && !bp_has_suffix(call->out, ".html") && !bp_has_suffix(call->out, ".svg") &&
+        !bp_has_suffix(call->out, ".png"))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_ending",
                        "--out %s has another ending than .html, .svg and .png: at the command "
                        "line; the ending names the kind of file",
@@ -96,7 +90,7 @@ static bp_err check(const plot_call *call)
         return BP_FAIL(BP_ERR_USAGE, "command.bad_axis",
                        "--x %s is not an axis: at the command line; use steps, tokens or hours",
                        call->x);
-    if (call->x && (!call->out || ends_with(call->out, ".html")))
+    if (call->x && (!call->out || bp_has_suffix(call->out, ".html")))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_axis",
                        "--x is for a picture, and a page has all three axes: at the command line; "
                        "leave it out, or use --out FILE.svg");
@@ -112,11 +106,11 @@ static bp_err plot(const plot_call *call)
     char *notice = NULL;
     bp_err err;
 
-    if (ends_with(page, ".html"))
+    if (bp_has_suffix(page, ".html"))
         err = bp_training_page(page, runs, call->run_count, &notice);
     else
         err = bp_training_picture(page, runs, call->run_count, call->x ? call->x : "steps",
-                                  ends_with(page, ".png"));
+                                  bp_has_suffix(page, ".png"));
     if (err == BP_OK && notice)
         fprintf(stderr, "bagpipe: the page has tables and no plots: %s\n", notice);
     if (err == BP_OK) {

@@ -4,7 +4,6 @@
 
 #include "job.h"
 #include "models/family.h"
-#include "train/loop/pretrain.h"
 #include "train/parts/options.h"
 
 static const bp_option *const OPTIONS[] = {bp_run_options, bp_nas_options,

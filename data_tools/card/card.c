@@ -17,12 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_LICENSE = 256, KEY_LANGUAGE };
-
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE.md", 0, "write the card there (default: standard output)", 1},
-    {"license", KEY_LICENSE, "ID", 0, "the licence, as the Hub spells it (apache-2.0)", 1},
-    {"language", KEY_LANGUAGE, "CODE", 0, "the language, as in ISO 639 (en)", 1},
+    {"license", 0, "ID", 0, "the licence, as the Hub spells it (apache-2.0)", 1},
+    {"language", 0, "CODE", 0, "the language, as in ISO 639 (en)", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -85,9 +83,9 @@ static bp_err run(int argc, char **argv)
 {
     card self = {.data = json_object()};
     const char *out = NULL, *license = NULL, *language = NULL;
-    const tool_value values[] = {{.key = 'o', .text = &out},
-                                 {.key = KEY_LICENSE, .text = &license},
-                                 {.key = KEY_LANGUAGE, .text = &language},
+    const tool_value values[] = {{.option = "out", .text = &out},
+                                 {.option = "license", .text = &license},
+                                 {.option = "language", .text = &language},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_card, values, &files, argc, argv);

@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/files/xxh.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "io/corpus/corpus_file.h"
 
@@ -129,13 +130,6 @@ bp_err card_corpus_facts(json_t *facts, bp_corpus_file *file)
 
 /* ---- lengths, duplicates, labels ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const int64_t *one = a, *other = b;
-
-    return (*one > *other) - (*one < *other);
-}
-
 /* Shortest, 5 %, median, 95 %, longest. */
 static void add_lengths(card *self, const char *name, const int64_t *values, int64_t count)
 {
@@ -144,7 +138,7 @@ static void add_lengths(card *self, const char *name, const int64_t *values, int
     json_t *cells = json_array();
 
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)count, sizeof *sorted, bp_by_int64);
     for (size_t k = 0; k < sizeof at / sizeof at[0]; k++)
         (void)json_array_append_new(
             cells, json_string(grouped(sorted[(int64_t)llround(at[k] * (double)(count - 1))])));
@@ -161,9 +155,8 @@ static int by_hash(const void *a, const void *b)
 {
     const document_hash *one = a, *other = b;
 
-    if (one->high != other->high)
-        return one->high < other->high ? -1 : 1;
-    return (one->low > other->low) - (one->low < other->low);
+    return one->high != other->high ? BP_ORDER(one->high, other->high)
+                                    : BP_ORDER(one->low, other->low);
 }
 
 /* Documents whose tokens are those of another, by hashes of 128 bits. */

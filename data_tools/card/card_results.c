@@ -153,7 +153,7 @@ static char *count_text(const json_t *value)
 /* "179 ± 1.25" */
 static char *with_error(const json_t *figures, const char *name, const char *error)
 {
-    double value = real_of(figures, name), of = real_of(figures, error);
+    double value = bp_json_number(figures, name), of = bp_json_number(figures, error);
 
     if (isnan(value))
         return bp_strdup("");

@@ -2,7 +2,6 @@
 #include "clean_part.h"
 
 #include "base/mem.h"
-#include "io/h5/user_block.h"
 #include "text/unicode/strmap.h"
 
 #include <inttypes.h>
@@ -63,14 +62,9 @@ static bp_err read_ids(overlaps *o, bp_h5 *h5)
 
 static bp_err load(overlaps *o)
 {
-    bp_user_block block;
     bp_h5 *h5 = NULL;
-    bp_err err = bp_user_block_verify(&block, o->path); /* before HDF5 sees it */
+    bp_err err = bp_h5_open_kind(&h5, o->path, "overlap", VERSION);
 
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, "overlap", VERSION, o->path);
-    if (err == BP_OK)
-        err = bp_h5_open(&h5, o->path);
     if (err == BP_OK)
         err = bp_h5_get_int(h5, "/", "words", &o->words);
     if (err == BP_OK)

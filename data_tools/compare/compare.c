@@ -31,34 +31,23 @@ typedef struct compare_arguments {
     bool anyway;
 } compare_arguments;
 
-enum {
-    KEY_CSV = 256,
-    KEY_JSON,
-    KEY_SEED,
-    KEY_RESAMPLES,
-    KEY_ANYWAY,
-    KEY_CLEAN,
-    KEY_BETWEEN,
-    KEY_FIGURE
-};
-
 static const struct argp_option OPTIONS[] = {
-    {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
-    {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared; not with --between", 1},
-    {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
-    {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
-    {"clean", KEY_CLEAN, "OVERLAP.h5", 0,
+    {"csv", 0, "FILE", 0, "write the table with all digits, a row a group", 1},
+    {"json", 0, "FILE", 0, "write the same, and what was compared; not with --between", 1},
+    {"seed", 0, "N", 0, "seed of the resamples (default 1)", 1},
+    {"resamples", 0, "N", 0, "number of resamples (default 1000)", 1},
+    {"clean", 0, "OVERLAP.h5", 0,
      "without the documents that the training text has parts of (bagpipe-data overlap --out); they "
      "are shown apart",
      1},
-    {"between", KEY_BETWEEN, "LABEL", 0,
+    {"between", 0, "LABEL", 0,
      "of one score folder: compare the documents of each pair of values of the label, or of "
      "corpora "
      "(corpus)",
      1},
-    {"figure", KEY_FIGURE, "NAME", 0,
-     "of --between: perplexity (default), bits_per_byte or word_perplexity", 1},
-    {"anyway", KEY_ANYWAY, NULL, 0, "compare pll with causal scores too, without a verdict", 1},
+    {"figure", 0, "NAME", 0, "of --between: perplexity (default), bits_per_byte or word_perplexity",
+     1},
+    {"anyway", 0, NULL, 0, "compare pll with causal scores too, without a verdict", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -513,14 +502,14 @@ static bp_err run(int argc, char **argv)
 {
     compare_arguments arguments = {.seed = 1, .resamples = BP_RESAMPLES};
     const tool_value values[] = {
-        {.key = KEY_CSV, .text = &arguments.csv},
-        {.key = KEY_JSON, .text = &arguments.json},
-        {.key = KEY_SEED, .number = &arguments.seed, .high = INT64_MAX},
-        {.key = KEY_RESAMPLES, .number = &arguments.resamples, .low = 100, .high = 1000000},
-        {.key = KEY_ANYWAY, .flag = &arguments.anyway},
-        {.key = KEY_CLEAN, .text = &arguments.clean},
-        {.key = KEY_BETWEEN, .text = &arguments.between},
-        {.key = KEY_FIGURE, .text = &arguments.figure},
+        {.option = "csv", .text = &arguments.csv},
+        {.option = "json", .text = &arguments.json},
+        {.option = "seed", .number = &arguments.seed, .high = INT64_MAX},
+        {.option = "resamples", .number = &arguments.resamples, .low = 100, .high = 1000000},
+        {.option = "anyway", .flag = &arguments.anyway},
+        {.option = "clean", .text = &arguments.clean},
+        {.option = "between", .text = &arguments.between},
+        {.option = "figure", .text = &arguments.figure},
         {0}};
     const char *const *sides;
     bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);

@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VALUES_MOST 1000     /* half a million pairs */

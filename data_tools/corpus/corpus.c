@@ -4,7 +4,6 @@
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/process/clock.h"
 #include "file_tool.h"
 #include "io/corpus/corpus_build.h"
@@ -15,30 +14,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum {
-    KEY_FORMAT = 256,
-    KEY_TEXT_FIELD,
-    KEY_FIELDS,
-    KEY_VALUE,
-    KEY_NO_TAGS,
-    KEY_SENTENCES,
-    KEY_BOS,
-    KEY_SKIP_BAD,
-    KEY_SPECIAL,
-    KEY_SEPARATOR,
-    KEY_ONLY,
-    KEY_WITHOUT,
-    KEY_VOCAB_SIZE,
-    KEY_EOD,
-    KEY_TOKEN_BYTES,
-    KEY_TARGET_TOKENIZER
-};
-
 #define FEW_TOKENS 1000 /* a text of fewer may well be one document */
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
-    {"target-tokenizer", KEY_TARGET_TOKENIZER, "FILE", 0,
+    {"target-tokenizer", 0, "FILE", 0,
      "with pairs and two fields of tsv: the tokenizer.json of second texts, which has the same "
      "tokens (Marian's target.spm)",
      1},
@@ -46,7 +26,7 @@ static const struct argp_option OPTIONS[] = {
      "the corpus to write, or FOLDER/ for one of each file, which is made unless it is there "
      "(required)",
      1},
-    {"format", KEY_FORMAT, "FORMAT", 0,
+    {"format", 0, "FORMAT", 0,
      "text|lines|jsonl|tsv|pairs| conll|squad|warc|hdf5| megatron|llmc|nanogpt|datatrove: what a "
      "FILE holds: text, one document (the default); lines, a document a line (empty lines "
      "are skipped, lines of white space not; both are counted); jsonl, a JSON object a line, with "
@@ -61,48 +41,47 @@ static const struct argp_option OPTIONS[] = {
      "(PREFIX of PREFIX.bin and PREFIX.idx), llmc, nanogpt (.bin) and datatrove (.ds with "
      ".ds.index): tokens as these programs write them",
      1},
-    {"separator", KEY_SEPARATOR, "TEXT", 0,
+    {"separator", 0, "TEXT", 0,
      "with text: a document ends with TEXT, which is not part of it, and another one begins", 1},
-    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
-     "with jsonl: the field that holds the text (default text)", 1},
-    {"fields", KEY_FIELDS, "A[,B]", 0, "with tsv: the column of the text, or of two texts", 1},
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 1},
+    {"fields", 0, "A[,B]", 0, "with tsv: the column of the text, or of two texts", 1},
     {"label", 'l', "NAME", 0,
      "with jsonl and tsv: keep this field, a string, number or boolean, as a label of the "
      "document; "
      "an object without it has the label \"\". May be given several times",
      1},
-    {"value", KEY_VALUE, "NAME", 0,
+    {"value", 0, "NAME", 0,
      "with jsonl and tsv: keep this field, a number, as a value of the document (for regression). "
      "May be given several times",
      1},
-    {"no-tags", KEY_NO_TAGS, NULL, 0,
+    {"no-tags", 0, NULL, 0,
      "with conll: the first field of a line is a word, whose tag is not known (to be tagged by a "
      "model)",
      1},
-    {"sentences", KEY_SENTENCES, "none|lines|punctuation", 0,
+    {"sentences", 0, "none|lines|punctuation", 0,
      "with text, lines and jsonl: keep where sentences begin: at each line, or after full stops "
      "(default none)",
      1},
-    {"bos", KEY_BOS, NULL, 0,
+    {"bos", 0, NULL, 0,
      "with text, lines, jsonl and warc: each document begins with the tokenizer's "
      "beginning-of-text "
      "token, which training then feeds",
      1},
-    {"skip-bad", KEY_SKIP_BAD, "N|P%", 0,
+    {"skip-bad", 0, "N|P%", 0,
      "leave out documents whose content is wrong (a line, a sentence of conll, a question of "
      "squad), "
      "at most N, or P of a hundred, and list them in FILE.h5.skipped.jsonl",
      1},
-    {"only", KEY_ONLY, "LIST", 0,
+    {"only", 0, "LIST", 0,
      "take only documents whose ids are lines of the file LIST (see bagpipe-data filter)", 1},
-    {"without", KEY_WITHOUT, "LIST", 0, "leave out documents whose ids are lines of LIST", 1},
-    {"vocab-size", KEY_VOCAB_SIZE, "N", 0,
+    {"without", 0, "LIST", 0, "leave out documents whose ids are lines of LIST", 1},
+    {"vocab-size", 0, "N", 0,
      "with tokens of other programs: ids are below N (default: the tokenizer's)", 1},
-    {"eod", KEY_EOD, "ID", 0,
+    {"eod", 0, "ID", 0,
      "with tokens of other programs: the end-of-document token (default: the tokenizer's)", 1},
-    {"token-bytes", KEY_TOKEN_BYTES, "2|4", 0,
+    {"token-bytes", 0, "2|4", 0,
      "with nanogpt: of a token (default 2; 4 for a vocabulary of more than 65536)", 1},
-    {"special", KEY_SPECIAL, NULL, 0,
+    {"special", 0, NULL, 0,
      "names of special tokens in the text become those tokens; without it they are text", 1},
     {0}};
 
@@ -313,25 +292,25 @@ static bp_err run(int argc, char **argv)
 {
     corpus_arguments arguments = {.format = DEFAULT_FORMAT, .eod = -1};
     const tool_value values[] = {
-        {.key = 't', .text = &arguments.tokenizer},
-        {.key = KEY_TARGET_TOKENIZER, .text = &arguments.target_tokenizer},
-        {.key = 'o', .text = &arguments.out},
-        {.key = KEY_FORMAT, .text = &arguments.format},
-        {.key = KEY_TEXT_FIELD, .text = &arguments.text_field},
-        {.key = KEY_FIELDS, .text = &arguments.field_list},
-        {.key = 'l', .texts = &arguments.labels},
-        {.key = KEY_VALUE, .texts = &arguments.values},
-        {.key = KEY_NO_TAGS, .flag = &arguments.no_tags},
-        {.key = KEY_SENTENCES, .text = &arguments.sentences},
-        {.key = KEY_BOS, .flag = &arguments.bos},
-        {.key = KEY_SKIP_BAD, .text = &arguments.skip_bad},
-        {.key = KEY_SPECIAL, .flag = &arguments.specials},
-        {.key = KEY_SEPARATOR, .text = &arguments.separator},
-        {.key = KEY_ONLY, .text = &arguments.only},
-        {.key = KEY_WITHOUT, .text = &arguments.without},
-        {.key = KEY_VOCAB_SIZE, .number = &arguments.vocab_size, .low = 1, .high = INT32_MAX},
-        {.key = KEY_EOD, .number = &arguments.eod, .low = 0, .high = INT32_MAX},
-        {.key = KEY_TOKEN_BYTES, .number = &arguments.token_bytes, .low = 2, .high = 4},
+        {.option = "tokenizer", .text = &arguments.tokenizer},
+        {.option = "target-tokenizer", .text = &arguments.target_tokenizer},
+        {.option = "out", .text = &arguments.out},
+        {.option = "format", .text = &arguments.format},
+        {.option = "text-field", .text = &arguments.text_field},
+        {.option = "fields", .text = &arguments.field_list},
+        {.option = "label", .texts = &arguments.labels},
+        {.option = "value", .texts = &arguments.values},
+        {.option = "no-tags", .flag = &arguments.no_tags},
+        {.option = "sentences", .text = &arguments.sentences},
+        {.option = "bos", .flag = &arguments.bos},
+        {.option = "skip-bad", .text = &arguments.skip_bad},
+        {.option = "special", .flag = &arguments.specials},
+        {.option = "separator", .text = &arguments.separator},
+        {.option = "only", .text = &arguments.only},
+        {.option = "without", .text = &arguments.without},
+        {.option = "vocab-size", .number = &arguments.vocab_size, .low = 1, .high = INT32_MAX},
+        {.option = "eod", .number = &arguments.eod, .low = 0, .high = INT32_MAX},
+        {.option = "token-bytes", .number = &arguments.token_bytes, .low = 2, .high = 4},
         {0}};
     bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);
 

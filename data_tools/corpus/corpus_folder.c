@@ -6,6 +6,7 @@
 #include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
@@ -28,11 +29,6 @@ bool corpus_is_folder(const corpus_arguments *arguments)
 static char *corpus_path(const corpus_arguments *arguments, int file)
 {
     return bp_sprintf("%s%s.h5", arguments->out, bp_path_base(arguments->files.list[file]));
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* No corpus is one of the other inputs: x.h5 of x. */
@@ -68,7 +64,7 @@ bp_err corpus_folder_check(const corpus_arguments *arguments)
                         arguments->out);
     }
     if (err == BP_OK)
-        qsort(names, (size_t)count, sizeof *names, compare_names);
+        qsort(names, (size_t)count, sizeof *names, bp_by_text);
     for (int k = 1; k < count && err == BP_OK; k++)
         if (strcmp(names[k], names[k - 1]) == 0)
             err = BP_FAIL(BP_ERR_USAGE, "command.same_names",
@@ -159,7 +155,7 @@ static bp_err has_corpora(const char *folder, bool *has)
 
     *has = false;
     for (int64_t k = 0; k < count; k++)
-        *has = *has || has_suffix(names[k], ".h5");
+        *has = *has || bp_has_suffix(names[k], ".h5");
     bp_names_free(&names, count);
     return err;
 }

@@ -128,14 +128,14 @@ bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
 {
     exchange_arguments arguments = {.dtype = "F32"};
     const char *out = NULL, *dtype = NULL, *size = NULL, *form = NULL, *type = NULL;
-    const tool_value values[] = {{.key = 'o', .text = &out},
-                                 {.key = EXCHANGE_TOKENIZER, .text = &arguments.tokenizer},
-                                 {.key = EXCHANGE_NO_TOKENIZER, .flag = &arguments.no_tokenizer},
-                                 {.key = EXCHANGE_LIST, .flag = &arguments.list},
-                                 {.key = EXCHANGE_DTYPE, .text = &dtype},
-                                 {.key = EXCHANGE_SHARD_SIZE, .text = &size},
-                                 {.key = EXCHANGE_FORM, .text = &form},
-                                 {.key = EXCHANGE_TYPE, .text = &type},
+    const tool_value values[] = {{.option = "out", .text = &out},
+                                 {.option = "tokenizer", .text = &arguments.tokenizer},
+                                 {.option = "no-tokenizer", .flag = &arguments.no_tokenizer},
+                                 {.option = "list", .flag = &arguments.list},
+                                 {.option = "dtype", .text = &dtype},
+                                 {.option = "shard-size", .text = &size},
+                                 {.option = "form", .text = &form},
+                                 {.option = "type", .text = &type},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);

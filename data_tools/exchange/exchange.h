@@ -25,17 +25,6 @@ typedef struct exchange_tool {
     bp_err (*run)(const exchange_arguments *arguments);
 } exchange_tool;
 
-/* Keys of options, in addition to 'o' for --out. */
-enum {
-    EXCHANGE_TOKENIZER = 256,
-    EXCHANGE_NO_TOKENIZER,
-    EXCHANGE_LIST,
-    EXCHANGE_DTYPE,
-    EXCHANGE_SHARD_SIZE,
-    EXCHANGE_FORM,
-    EXCHANGE_TYPE
-};
-
 /** Progress of a long copy: prints a line every few seconds with the remaining time. Initialize all
  * fields except `what` to zero. */
 typedef struct exchange_progress {

@@ -21,20 +21,19 @@
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
-    {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
-     "the model's tokenizer.json, where the checkpoint keeps none", 0},
-    {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
-    {"dtype", EXCHANGE_DTYPE, "f32|f16|bf16", 0,
+    {"tokenizer", 0, "FILE", 0, "the model's tokenizer.json, where the checkpoint keeps none", 0},
+    {"no-tokenizer", 0, NULL, 0, "leave the tokenizer out", 0},
+    {"dtype", 0, "f32|f16|bf16", 0,
      "the type of the values: f32 (default) as they are, f16 and bf16 the nearest (of two the even "
      "one)",
      0},
-    {"form", EXCHANGE_FORM, "huggingface|gguf", 0,
+    {"form", 0, "huggingface|gguf", 0,
      "what is made of a Transformer: a folder (default), or a GGUF file", 0},
-    {"type", EXCHANGE_TYPE, "f32|f16|bf16|q8_0", 0,
+    {"type", 0, "f32|f16|bf16|q8_0", 0,
      "of a GGUF file: the type of matrices (default f16); with q8_0 those whose rows are not "
      "multiple of 32 are f16; vectors and tables of positions are f32",
      0},
-    {"shard-size", EXCHANGE_SHARD_SIZE, "2GB", 0,
+    {"shard-size", 0, "2GB", 0,
      "the most bytes of a file: a larger model goes into several, with "
      "model.safetensors.index.json (default: one file)",
      0},

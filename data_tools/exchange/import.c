@@ -25,11 +25,9 @@
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
-    {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
-     "the model's tokenizer.json, instead of the folder's", 0},
-    {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
-    {"list", EXCHANGE_LIST, NULL, 0,
-     "name each tensor: what it was made of, and all that was left out", 0},
+    {"tokenizer", 0, "FILE", 0, "the model's tokenizer.json, instead of the folder's", 0},
+    {"no-tokenizer", 0, NULL, 0, "leave the tokenizer out", 0},
+    {"list", 0, NULL, 0, "name each tensor: what it was made of, and all that was left out", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {

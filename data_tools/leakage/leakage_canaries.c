@@ -106,12 +106,8 @@ static void place(canaries *self)
 static bp_err write_line(bp_draft *draft, const char *id, const char *text)
 {
     json_t *line = json_pack("{s:o, s:o}", "id", bp_json_string(id), "text", bp_json_string(text));
-    char *out = bp_json_line(line);
-    bp_err err = bp_draft_write(draft, out, strlen(out));
 
-    bp_free(out);
-    json_decref(line);
-    return err;
+    return bp_json_write_line(draft, line);
 }
 
 static bp_err write_copies(canaries *self, int64_t gap)
@@ -174,10 +170,7 @@ static bp_err write_training(canaries *self)
     bp_free(first);
     if (err == BP_OK)
         err = write_copies(self, self->documents);
-    if (err == BP_OK)
-        return bp_draft_commit(&self->draft);
-    bp_draft_drop(&self->draft);
-    return err;
+    return bp_draft_end(&self->draft, err);
 }
 
 /* ---- the other files ---- */
@@ -198,10 +191,7 @@ static bp_err write_candidates(const canaries *self)
         bp_free(text);
         bp_free(id);
     }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static bp_err write_list(const canaries *self)

@@ -3,8 +3,8 @@
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "report.h"
@@ -75,13 +75,6 @@ static double log2_below(const skew_normal *self, double x)
 
 /* ---- one model ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const double *one = a, *other = b;
-
-    return (*one > *other) - (*one < *other);
-}
-
 /* Numbers of "canary-3" and "reference-17". */
 static bp_err sort_out(canary_scores *self, const score_folder *scores)
 {
@@ -104,7 +97,7 @@ static bp_err sort_out(canary_scores *self, const score_folder *scores)
                        " references are scored: at %s; score a corpus of candidates.jsonl of this "
                        "--canaries",
                        seen, self->count, references, self->references, scores->given);
-    qsort(self->reference_nll, (size_t)references, sizeof *self->reference_nll, by_value);
+    qsort(self->reference_nll, (size_t)references, sizeof *self->reference_nll, bp_by_real);
     return BP_OK;
 }
 

@@ -2,11 +2,11 @@
  * prompt and from anywhere. */
 #include "leakage.h"
 
+#include "base/numbers.h"
 #include "leakage_runs.h"
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/signals.h"
 #include "file_tool.h"
@@ -20,7 +20,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,11 +219,6 @@ static int64_t common_run(const int32_t *a, int64_t m, const int32_t *b, int64_t
     return best;
 }
 
-static int64_t largest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void measure_text(measuring *self, model_outputs *model, const output_line *line)
 {
     measured *of = &model->of[line->index];
@@ -232,7 +226,7 @@ static void measure_text(measuring *self, model_outputs *model, const output_lin
     int64_t start, run = run_index_longest(&self->index, tokens, line->count, &start);
 
     of->texts++;
-    of->corpus_run = largest(of->corpus_run, run);
+    of->corpus_run = bp_max(of->corpus_run, run);
     of->whole |= run == line->count && run >= WHOLE_LEAST;
     if (self->prompts) {
         const cut_prompt *prompt = &self->prompts[line->index];
@@ -241,9 +235,9 @@ static void measure_text(measuring *self, model_outputs *model, const output_lin
 
         while (prefix < line->count && prefix < prompt->count && tokens[prefix] == source[prefix])
             prefix++;
-        of->prefix = largest(of->prefix, prefix);
+        of->prefix = bp_max(of->prefix, prefix);
         of->source_run =
-            largest(of->source_run, common_run(tokens, line->count, source, prompt->count));
+            bp_max(of->source_run, common_run(tokens, line->count, source, prompt->count));
         of->extracted |= prefix == prompt->count;
     }
 }
@@ -401,15 +395,9 @@ static bp_err write_lines(const measuring *self)
                 (void)json_object_set_new(line, "source_run", json_integer(of->source_run));
                 (void)json_object_set_new(line, "extracted", json_boolean(of->extracted));
             }
-            char *text = bp_json_line(line);
-            err = bp_draft_write(&draft, text, strlen(text));
-            bp_free(text);
-            json_decref(line);
+            err = bp_json_write_line(&draft, line);
         }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static double percent(const json_t *figure, const char *key)

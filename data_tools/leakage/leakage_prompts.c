@@ -279,11 +279,7 @@ static bp_err write_window(cutter *self, int64_t k, bp_draft *draft)
             "length", (json_int_t)length, "copies", (json_int_t)one->copies, "document",
             bp_json_string(id), "at", (json_int_t)(one->at + longest), "document_tokens",
             (json_int_t)count);
-        char *text = bp_json_line(line);
-
-        err = bp_draft_write(draft, text, strlen(text));
-        bp_free(text);
-        json_decref(line);
+        err = bp_json_write_line(draft, line);
     }
     return err;
 }
@@ -296,10 +292,7 @@ static bp_err write_prompts(cutter *self)
 
     for (int64_t k = 0; k < self->count && err == BP_OK; k++)
         err = write_window(self, k, &draft);
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static bp_err cut(cutter *self)

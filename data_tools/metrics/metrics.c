@@ -17,51 +17,34 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    KEY_KIND = 'k',
-    KEY_REFERENCE = 'r',
-    KEY_HYPOTHESIS = 'y',
-    KEY_AGAINST = 'a',
-    KEY_WORDS = 256,
-    KEY_SEED,
-    KEY_WORDNET,
-    KEY_MODEL,
-    KEY_TOKENIZER,
-    KEY_LAYER,
-    KEY_IDF,
-    KEY_SHORT,
-    KEY_OUT = 'o'
-};
-
 static const struct argp_option OPTIONS[] = {
-    {"kind", KEY_KIND, "KIND", 0,
+    {"kind", 'k', "KIND", 0,
      "what to measure: bleu, chrf, rouge, meteor, bertscore, perplexity, classes, regression, tags "
      "or spans (required); of texts also a list: bleu,chrf",
      0},
-    {"reference", KEY_REFERENCE, "FILE", 0,
+    {"reference", 'r', "FILE", 0,
      "what is right, a document a line (required, except for perplexity); there may be several for "
      "texts",
      0},
-    {"hypothesis", KEY_HYPOTHESIS, "FILE", 0,
+    {"hypothesis", 'y', "FILE", 0,
      "what a system says, a document a line (required); or a run folder of generate", 0},
-    {"against", KEY_AGAINST, "FILE", 0,
-     "what another system says (or its run folder): a paired bootstrap", 0},
-    {"words", KEY_WORDS, "13a|zh|none", 0,
+    {"against", 'a', "FILE", 0, "what another system says (or its run folder): a paired bootstrap",
+     0},
+    {"words", 0, "13a|zh|none", 0,
      "bleu, meteor: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or "
      "the words between white space",
      0},
-    {"wordnet", KEY_WORDNET, "FOLDER", 0,
+    {"wordnet", 0, "FOLDER", 0,
      "meteor: WordNet's files (default " BP_WORDNET_FOLDER "; without them no synonyms)", 0},
-    {"model", KEY_MODEL, "CHECKPOINT", 0,
+    {"model", 0, "CHECKPOINT", 0,
      "bertscore, perplexity: a causal or masked language model (required)", 0},
-    {"tokenizer", KEY_TOKENIZER, "FILE", 0,
-     "the model's tokenizer.json, where the checkpoint keeps none", 0},
-    {"layer", KEY_LAYER, "N", 0,
+    {"tokenizer", 0, "FILE", 0, "the model's tokenizer.json, where the checkpoint keeps none", 0},
+    {"layer", 0, "N", 0,
      "bertscore: the layer whose states are compared, 0 the embedding (default: the last)", 0},
-    {"idf", KEY_IDF, NULL, 0, "bertscore: tokens weigh the more the fewer references have them", 0},
-    {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 0},
-    {"short", KEY_SHORT, NULL, 0, "print a line a figure instead of JSON", 0},
-    {"out", KEY_OUT, "FILE", 0, "write the JSON to FILE", 0},
+    {"idf", 0, NULL, 0, "bertscore: tokens weigh the more the fewer references have them", 0},
+    {"seed", 0, "N", 0, "seed of the resamples (default 1)", 0},
+    {"short", 0, NULL, 0, "print a line a figure instead of JSON", 0},
+    {"out", 'o', "FILE", 0, "write the JSON to FILE", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -363,19 +346,19 @@ static bp_err run(int argc, char **argv)
 {
     metrics_arguments arguments = {.words = "13a", .model.layer = BP_TEXTS_LAST, .seed = 1};
     const tool_value values[] = {
-        {.key = KEY_KIND, .text = &arguments.kind},
-        {.key = KEY_REFERENCE, .texts = &arguments.references},
-        {.key = KEY_HYPOTHESIS, .text = &arguments.hypothesis},
-        {.key = KEY_AGAINST, .text = &arguments.against},
-        {.key = KEY_WORDS, .text = &arguments.words},
-        {.key = KEY_WORDNET, .text = &arguments.wordnet},
-        {.key = KEY_MODEL, .text = &arguments.model.model},
-        {.key = KEY_TOKENIZER, .text = &arguments.model.tokenizer},
-        {.key = KEY_LAYER, .number = &arguments.model.layer, .low = 0, .high = INT16_MAX},
-        {.key = KEY_IDF, .flag = &arguments.model.idf},
-        {.key = KEY_SHORT, .flag = &arguments.table},
-        {.key = KEY_OUT, .text = &arguments.out},
-        {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
+        {.option = "kind", .text = &arguments.kind},
+        {.option = "reference", .texts = &arguments.references},
+        {.option = "hypothesis", .text = &arguments.hypothesis},
+        {.option = "against", .text = &arguments.against},
+        {.option = "words", .text = &arguments.words},
+        {.option = "wordnet", .text = &arguments.wordnet},
+        {.option = "model", .text = &arguments.model.model},
+        {.option = "tokenizer", .text = &arguments.model.tokenizer},
+        {.option = "layer", .number = &arguments.model.layer, .low = 0, .high = INT16_MAX},
+        {.option = "idf", .flag = &arguments.model.idf},
+        {.option = "short", .flag = &arguments.table},
+        {.option = "out", .text = &arguments.out},
+        {.option = "seed", .number = &arguments.seed, .low = 0, .high = INT64_MAX},
         {0}};
     bp_err err = tool_parse(&bp_tool_metrics, values, &arguments.files, argc, argv);
     metrics_kinds kinds = {.count = 0};

@@ -19,11 +19,9 @@ typedef struct mix_arguments {
     const char *out, *weights;
 } mix_arguments;
 
-enum { KEY_OUT = 256, KEY_WEIGHTS };
-
 static const struct argp_option OPTIONS[] = {
-    {"out", KEY_OUT, "PATH", 0, "the weights, a JSON file; with --weights a folder of scores", 1},
-    {"weights", KEY_WEIGHTS, "W.json", 0, "weights that were fitted before, to be applied", 1},
+    {"out", 0, "PATH", 0, "the weights, a JSON file; with --weights a folder of scores", 1},
+    {"weights", 0, "W.json", 0, "weights that were fitted before, to be applied", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -128,8 +126,8 @@ static bp_err mix(const mix_arguments *arguments)
 static bp_err run(int argc, char **argv)
 {
     mix_arguments arguments = {.out = NULL};
-    const tool_value values[] = {{.key = KEY_OUT, .text = &arguments.out},
-                                 {.key = KEY_WEIGHTS, .text = &arguments.weights},
+    const tool_value values[] = {{.option = "out", .text = &arguments.out},
+                                 {.option = "weights", .text = &arguments.weights},
                                  {0}};
     bp_err err = tool_parse(&bp_tool_mix, values, &arguments.folders, argc, argv);
 

@@ -5,11 +5,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #define VERSION 1
 
@@ -22,15 +20,10 @@ static char *beside(const char *path, const char *name)
 
 static bp_err read_logprob(mixture_part *part, int64_t *entries)
 {
-    bp_user_block block;
     bp_h5_shape shape;
     bp_h5 *h5 = NULL;
-    bp_err err = bp_user_block_verify(&block, part->path); /* before HDF5 sees it */
+    bp_err err = bp_h5_open_kind(&h5, part->path, "score-tokens", VERSION);
 
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, "score-tokens", VERSION, part->path);
-    if (err == BP_OK)
-        err = bp_h5_open(&h5, part->path);
     if (err == BP_OK)
         err = bp_h5_shape_of(h5, "logprob", &shape);
     if (err == BP_OK && (shape.is_text || !shape.is_real || shape.dims != 1))

@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
@@ -9,35 +10,21 @@
 #include "tools.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEY_AGAINST = 256,
-    KEY_WORDS,
-    KEY_FORMAT,
-    KEY_TEXT_FIELD,
-    KEY_TEST_FORMAT,
-    KEY_TEST_FIELD,
-    KEY_JSON,
-    KEY_MEMORY
-};
-
 static const struct argp_option OPTIONS[] = {
-    {"against", KEY_AGAINST, "TEST...", 0, "the test texts (required)", 1},
-    {"words", KEY_WORDS, "N", 0, "words of an n-gram (default 13)", 1},
-    {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
+    {"against", 0, "TEST...", 0, "the test texts (required)", 1},
+    {"words", 0, "N", 0, "words of an n-gram (default 13)", 1},
+    {"format", 0, "text|lines|jsonl|warc", 0,
      "what files hold that are not corpora (default text: a file is a document)", 1},
-    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
-     "with jsonl: the field that holds the text (default text)", 1},
-    {"test-format", KEY_TEST_FORMAT, "text|lines|jsonl|warc", 0,
-     "the same of TEST (default --format)", 1},
-    {"test-field", KEY_TEST_FIELD, "NAME", 0, "the same of TEST (default --text-field)", 1},
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 1},
+    {"test-format", 0, "text|lines|jsonl|warc", 0, "the same of TEST (default --format)", 1},
+    {"test-field", 0, "NAME", 0, "the same of TEST (default --text-field)", 1},
     {"out", 'o', "FILE.h5", 0, "write figures of all documents, and where their n-grams are", 1},
-    {"json", KEY_JSON, "FILE", 0, "write those of the documents that overlap as JSON", 1},
-    {"memory", KEY_MEMORY, "MIB", 0,
+    {"json", 0, "FILE", 0, "write those of the documents that overlap as JSON", 1},
+    {"memory", 0, "MIB", 0,
      "of each rank for the n-grams of TEST (default 1024); where they need more, TRAIN is read "
      "several times, which standard input cannot be",
      1},
@@ -140,9 +127,8 @@ static int by_share(const void *a, const void *b)
 {
     const shown_document *one = a, *other = b;
 
-    if (one->share != other->share)
-        return one->share > other->share ? -1 : 1;
-    return (one->document > other->document) - (one->document < other->document);
+    return one->share != other->share ? BP_ORDER(other->share, one->share)
+                                      : BP_ORDER(one->document, other->document);
 }
 
 #define SHOWN 20
@@ -220,15 +206,15 @@ static bp_err run(int argc, char **argv)
 {
     overlap_arguments arguments = {.words = 13, .memory = 1024};
     const tool_value values[] = {
-        {.key = KEY_AGAINST, .texts = &arguments.test},
-        {.key = KEY_WORDS, .number = &arguments.words, .low = 1, .high = OVERLAP_WORDS_MOST},
-        {.key = KEY_FORMAT, .text = &arguments.format},
-        {.key = KEY_TEXT_FIELD, .text = &arguments.text_field},
-        {.key = KEY_TEST_FORMAT, .text = &arguments.test_format},
-        {.key = KEY_TEST_FIELD, .text = &arguments.test_field},
-        {.key = 'o', .text = &arguments.out},
-        {.key = KEY_JSON, .text = &arguments.json},
-        {.key = KEY_MEMORY, .number = &arguments.memory, .low = 1, .high = INT64_C(1) << 30},
+        {.option = "against", .texts = &arguments.test},
+        {.option = "words", .number = &arguments.words, .low = 1, .high = OVERLAP_WORDS_MOST},
+        {.option = "format", .text = &arguments.format},
+        {.option = "text-field", .text = &arguments.text_field},
+        {.option = "test-format", .text = &arguments.test_format},
+        {.option = "test-field", .text = &arguments.test_field},
+        {.option = "out", .text = &arguments.out},
+        {.option = "json", .text = &arguments.json},
+        {.option = "memory", .number = &arguments.memory, .low = 1, .high = INT64_C(1) << 30},
         {0}};
     int count;
     char **words = spread(argc, argv, &count);

@@ -7,7 +7,6 @@
 #include "io/h5/h5.h"
 
 #include <math.h>
-#include <string.h>
 
 #define KIND    "overlap"
 #define VERSION 1

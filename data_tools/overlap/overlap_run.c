@@ -2,6 +2,7 @@
 #include "overlap_run.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
@@ -146,20 +147,12 @@ static void merge_tables(overlap_table *table, MPI_Comm comm)
 
 /* ---- where a test document's n-grams are ---- */
 
-static int by_document(const void *a, const void *b)
-{
-    const int64_t *one = a, *other = b;
-
-    return (*one > *other) - (*one < *other);
-}
-
 static int by_grams(const void *a, const void *b)
 {
     const overlap_place *one = a, *other = b;
 
-    if (one->grams != other->grams)
-        return one->grams > other->grams ? -1 : 1;
-    return (one->document > other->document) - (one->document < other->document);
+    return one->grams != other->grams ? BP_ORDER(other->grams, one->grams)
+                                      : BP_ORDER(one->document, other->document);
 }
 
 typedef struct places {
@@ -171,18 +164,11 @@ typedef struct places {
 
 static const char *id_of(const pass *p, int64_t document)
 {
-    int64_t low = 0, high = p->seen_count;
+    const seen_document *seen =
+        bsearch(&document, p->seen, (size_t)p->seen_count, sizeof *seen, bp_by_int64);
 
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (p->seen[middle].document <= document)
-            low = middle;
-        else
-            high = middle;
-    }
-    BP_ASSERT(p->seen_count > 0 && p->seen[low].document == document);
-    return p->seen_ids.data + p->seen[low].id_at;
+    BP_ASSERT(seen);
+    return p->seen_ids.data + seen->id_at;
 }
 
 /* What this pass found of the document beside what others did: *out, by training documents. Owns:
@@ -194,7 +180,7 @@ static int64_t merge_places(places *q, const overlap_document *document, overlap
     int before = 0;
 
     if (q->count > 0)
-        qsort(q->found, (size_t)q->count, sizeof *q->found, by_document);
+        qsort(q->found, (size_t)q->count, sizeof *q->found, bp_by_int64);
     for (int64_t k = 0, end; k < q->count; k = end) {
         for (end = k; end < q->count && q->found[end] == q->found[k];)
             end++;
@@ -266,13 +252,6 @@ static bp_err place_piece(void *context, const document_piece *piece)
 
 /* ---- ids of training documents to rank 0 ---- */
 
-static int by_seen(const void *a, const void *b)
-{
-    const seen_document *one = a, *other = b;
-
-    return (one->document > other->document) - (one->document < other->document);
-}
-
 static void gather_ids(pass *p, MPI_Comm comm)
 {
     int64_t sizes[2] = {p->seen_count, (int64_t)p->seen_ids.bytes};
@@ -300,7 +279,7 @@ static void gather_ids(pass *p, MPI_Comm comm)
         bp_free(ids);
     }
     if (p->seen_count > 0)
-        qsort(p->seen, (size_t)p->seen_count, sizeof *p->seen, by_seen);
+        qsort(p->seen, (size_t)p->seen_count, sizeof *p->seen, bp_by_int64);
 }
 
 /* ---- passes ---- */

@@ -3,8 +3,8 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/files/hash.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "io/corpus/document_list.h"
 #include "mesh/mesh.h"
@@ -19,17 +19,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_COUNTRY = 256, KEY_FORMAT, KEY_TEXT_FIELD };
-
 static const struct argp_option OPTIONS[] = {
-    {"country", KEY_COUNTRY, "LIST", 0,
+    {"country", 0, "LIST", 0,
      "look for national numbers, and phone numbers as they are written there, of these countries, "
      "between commas: us ca fr de nl be es se fi no dk it pl pt gb ch br in cn (default: none)",
      1},
-    {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
+    {"format", 0, "text|lines|jsonl|warc", 0,
      "what files hold that are no corpora (default text: a file is a document)", 1},
-    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
-     "with jsonl: the field that holds the text (default text)", 1},
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 1},
     {"out", 'o', "FOLDER", 0, "write pii.json, spans.jsonl, documents.txt and a page there", 1},
     {0}};
 
@@ -170,17 +167,11 @@ static json_t *figures_of(const pii *self)
 
 static const char *id_of(const pii *self, int64_t document)
 {
-    int64_t low = 0, high = self->found_count;
+    const pii_document *found =
+        bsearch(&document, self->found, (size_t)self->found_count, sizeof *found, bp_by_int64);
 
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (self->found[middle].document <= document)
-            low = middle;
-        else
-            high = middle;
-    }
-    return self->ids.data + self->found[low].id_at;
+    BP_ASSERT(found);
+    return self->ids.data + found->id_at;
 }
 
 static json_t *row_json(const pii *self, const pii_row *row)
@@ -207,16 +198,9 @@ static bp_err write_rows(const pii *self, const char *folder)
 
     for (int64_t k = 0; k < self->row_count && err == BP_OK; k++) {
         json_t *line = row_json(self, &self->rows[k]);
-        char *text = bp_json_line(line);
-
-        err = bp_draft_write(&draft, text, strlen(text));
-        bp_free(text);
-        json_decref(line);
+        err = bp_json_write_line(&draft, line);
     }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 /* Ids a line, as --without of bagpipe-data corpus takes them; those that hold personal data as
@@ -357,10 +341,10 @@ static bp_err run(int argc, char **argv)
 {
     pii self = {.documents = 0};
     const char *countries = NULL, *format = NULL, *field = NULL, *out = NULL;
-    const tool_value values[] = {{.key = KEY_COUNTRY, .text = &countries},
-                                 {.key = KEY_FORMAT, .text = &format},
-                                 {.key = KEY_TEXT_FIELD, .text = &field},
-                                 {.key = 'o', .text = &out},
+    const tool_value values[] = {{.option = "country", .text = &countries},
+                                 {.option = "format", .text = &format},
+                                 {.option = "text-field", .text = &field},
+                                 {.option = "out", .text = &out},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_pii, values, &files, argc, argv);

@@ -2,6 +2,7 @@
  * ranks cut it into the same blocks, which end where lines do. */
 #include "pii_run.h"
 
+#include "base/sort.h"
 #include "pii_mask.h"
 
 #include "base/mem.h"
@@ -125,16 +126,8 @@ static int by_place(const void *a, const void *b)
 {
     const pii_row *one = a, *other = b;
 
-    if (one->document != other->document)
-        return one->document < other->document ? -1 : 1;
-    return (one->start > other->start) - (one->start < other->start);
-}
-
-static int by_document(const void *a, const void *b)
-{
-    const pii_document *one = a, *other = b;
-
-    return (one->document > other->document) - (one->document < other->document);
+    return one->document != other->document ? BP_ORDER(one->document, other->document)
+                                            : BP_ORDER(one->start, other->start);
 }
 
 static void gather(pii *self, MPI_Comm comm)
@@ -173,7 +166,7 @@ static void gather(pii *self, MPI_Comm comm)
         qsort(self->rows, (size_t)self->row_count, sizeof *self->rows, by_place);
     if (self->found_count == 0)
         return;
-    qsort(self->found, (size_t)self->found_count, sizeof *self->found, by_document);
+    qsort(self->found, (size_t)self->found_count, sizeof *self->found, bp_by_int64);
     int64_t distinct = 1; /* several ranks may have pieces of one document */
     for (int64_t k = 1; k < self->found_count; k++)
         if (self->found[k].document != self->found[distinct - 1].document)

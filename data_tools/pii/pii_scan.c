@@ -3,8 +3,6 @@
 
 #include "pii_addresses.h"
 
-#include <string.h>
-
 #define TOKEN_MOST 40 /* bytes before the first digit of a token that has letters */
 
 const char *pii_kind_name(pii_kind kind)

@@ -39,14 +39,12 @@ typedef struct work {
     int64_t source_count, source_capacity;
 } work;
 
-enum { KEY_SHOTS = 256, KEY_SEED, KEY_FROM };
-
 static const struct argp_option OPTIONS[] = {
     {"task", 't', "NAME", 0, "the task, or TASK_PART where it has parts (required)", 1},
     {"out", 'o', "FILE", 0, "the question set to write (required)", 1},
-    {"shots", KEY_SHOTS, "N", 0, "put N solved examples before each question (default 0)", 1},
-    {"seed", KEY_SEED, "S", 0, "of the draw of examples (default 1234, the harness's)", 1},
-    {"from", KEY_FROM, "FILE", 0,
+    {"shots", 0, "N", 0, "put N solved examples before each question (default 0)", 1},
+    {"seed", 0, "S", 0, "of the draw of examples (default 1234, the harness's)", 1},
+    {"from", 0, "FILE", 0,
      "where examples are drawn from: a file of the task. May be given several times", 1},
     {0}};
 
@@ -219,10 +217,7 @@ static bp_err write_all(work *self)
         return err;
     for (int64_t k = 0; k < self->asked.count && err == BP_OK; k++)
         err = write_question(&draft, self, &self->asked.all[k]);
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static bp_err make(work *self)
@@ -273,11 +268,11 @@ static bp_err run(int argc, char **argv)
 {
     questions_arguments arguments = {.seed = 1234};
     const tool_value values[] = {
-        {.key = 't', .text = &arguments.name},
-        {.key = 'o', .text = &arguments.out},
-        {.key = KEY_SHOTS, .number = &arguments.shots, .low = 0, .high = MOST_SHOTS},
-        {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
-        {.key = KEY_FROM, .texts = &arguments.from},
+        {.option = "task", .text = &arguments.name},
+        {.option = "out", .text = &arguments.out},
+        {.option = "shots", .number = &arguments.shots, .low = 0, .high = MOST_SHOTS},
+        {.option = "seed", .number = &arguments.seed, .low = 0, .high = INT64_MAX},
+        {.option = "from", .texts = &arguments.from},
         {0}};
     work self = {.arguments = &arguments};
     bp_err err = tool_parse(&bp_tool_questions, values, &arguments.files, argc, argv);

@@ -4,7 +4,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -183,14 +182,9 @@ static bp_err read_documents(score_folder *scores)
     const char *path = scores->documents_path;
     char **labels = NULL;
     int64_t count = 0;
-    bp_user_block block;
     bp_h5 *h5 = NULL;
-    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
+    bp_err err = bp_h5_open_kind(&h5, path, "score-documents", VERSION);
 
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, "score-documents", VERSION, path);
-    if (err == BP_OK)
-        err = bp_h5_open(&h5, path);
     if (err == BP_OK)
         err = read_numbers(scores, h5);
     if (err == BP_OK)

@@ -175,26 +175,26 @@ static bp_err print_table(const char *path, const file_options *options)
 }
 
 static const struct argp_option OPTIONS[] = {
-    {"head", FILE_TOOL_HEAD, "N", 0, "print only the first N rows", 0},
-    {"tokenizer", FILE_TOOL_TOKENIZER, "FILE", 0,
+    {"head", 'n', "N", 0, "print only the first N rows", 0},
+    {"tokenizer", 0, "FILE", 0,
      "of tokens.h5: the tokenizer.json, where the scored corpus keeps none", 0},
-    {"form", FILE_TOOL_FORM, "FORM", 0,
+    {"form", 0, "FORM", 0,
      "of score runs and studies: csv (default), text, markdown or latex; of a FILE: npy, one "
      "DATASET as "
      "NumPy's "
      ".npy, with --out",
      0},
-    {"figure", FILE_TOOL_FIGURE, "NAME", 0,
+    {"figure", 0, "NAME", 0,
      "of text, markdown, latex and a plot of score runs: perplexity (default), bits_per_byte or "
      "word_perplexity; of studies some with commas: auroc, aupr or fpr95 by shift and score, sets "
      "(coverage and size of conformal sets), nll, accuracy, brier, ece, temperature... (default: "
      "all with intervals but those of shifts and sets)",
      0},
-    {"clean", FILE_TOOL_CLEAN, "OVERLAP.h5", 0,
+    {"clean", 0, "OVERLAP.h5", 0,
      "of score runs: without the documents that the training text has parts of "
      "(bagpipe-data overlap --out)",
      0},
-    {"out", FILE_TOOL_OUT, "FILE", 0,
+    {"out", 0, "FILE", 0,
      "of score runs and studies: write the table into FILE (.csv, .txt, .md, .tex); of score runs: "
      "draw the figure (.svg, .png); of --form npy: the file to write",
      0},

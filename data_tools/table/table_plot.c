@@ -77,7 +77,7 @@ bp_err score_table_draw(const score_table *table, int figure, const char *path)
 
     if (err != BP_OK)
         return err;
-    json_t *variables = variables_of(table, figure, has_suffix(path, ".png") ? "png" : "svg");
+    json_t *variables = variables_of(table, figure, bp_has_suffix(path, ".png") ? "png" : "svg");
     char *script = NULL, *picture = NULL;
     size_t bytes = 0;
 

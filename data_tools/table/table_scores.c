@@ -438,16 +438,16 @@ bool table_is_of_scores(const char *given)
 
 static bool is_picture(const char *path)
 {
-    return has_suffix(path, ".svg") || has_suffix(path, ".png");
+    return bp_has_suffix(path, ".svg") || bp_has_suffix(path, ".png");
 }
 
 /* The form that --out's ending says; --form may say it where the ending says none. */
 static bp_err form_of_ending(const form **f, const file_options *options)
 {
-    const char *out = options->out, *ending = has_suffix(out, ".csv") ? CSV : NULL;
+    const char *out = options->out, *ending = bp_has_suffix(out, ".csv") ? CSV : NULL;
 
     for (size_t k = 0; k < sizeof FORMS / sizeof FORMS[0]; k++)
-        if (has_suffix(out, FORMS[k].ending)) {
+        if (bp_has_suffix(out, FORMS[k].ending)) {
             ending = FORMS[k].name;
             if (!options->form)
                 *f = &FORMS[k];

@@ -390,7 +390,7 @@ bp_err table_of_studies(char *const *folders, int count, const file_options *opt
 
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
     (void)bp_log_use(BP_LOG_MEMBER);
-    if (err == BP_OK && out && (has_suffix(out, ".svg") || has_suffix(out, ".png")))
+    if (err == BP_OK && out && (bp_has_suffix(out, ".svg") || bp_has_suffix(out, ".png")))
         err = BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                       "a table of studies ends with .csv, .txt, .md or .tex: at --out=%s; its "
                       "pictures are in RUN/uncertainty/plots",

@@ -2,7 +2,6 @@
 #include "toxicity.h"
 
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/collective.h"
@@ -16,35 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEY_WORDS = 256,
-    KEY_OUTPUTS,
-    KEY_MODEL,
-    KEY_CLASS,
-    KEY_PROMPTS,
-    KEY_GROUP,
-    KEY_SHOW,
-    KEY_FORMAT,
-    KEY_FIELD
-};
-
 static const struct argp_option OPTIONS[] = {
-    {"words", KEY_WORDS, "FILE", 0,
-     "a list of words and phrases, one a line; may be given several times", 1},
-    {"show-words", KEY_SHOW, NULL, 0, "reports show the words; without it their first letters", 1},
-    {"outputs", KEY_OUTPUTS, "RUN", 0,
+    {"words", 0, "FILE", 0, "a list of words and phrases, one a line; may be given several times",
+     1},
+    {"show-words", 0, NULL, 0, "reports show the words; without it their first letters", 1},
+    {"outputs", 0, "RUN", 0,
      "a run of bagpipe generate, with generate.samples=25 as in RealToxicityPrompts; may be given "
      "several times",
      2},
-    {"model", KEY_MODEL, "CHECKPOINT", 0, "a classifier that bagpipe finetune made", 2},
-    {"class", KEY_CLASS, "NAME", 0,
+    {"model", 0, "CHECKPOINT", 0, "a classifier that bagpipe finetune made", 2},
+    {"class", 0, "NAME", 0,
      "the class whose probability is toxicity (default: the one that begins with 'toxic')", 2},
-    {"group", KEY_GROUP, "FIELD", 0, "figures by this field of the prompts too", 2},
-    {"prompts", KEY_PROMPTS, "FILE.jsonl", 0, "with --group: the run's generate.prompts", 2},
-    {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
+    {"group", 0, "FIELD", 0, "figures by this field of the prompts too", 2},
+    {"prompts", 0, "FILE.jsonl", 0, "with --group: the run's generate.prompts", 2},
+    {"format", 0, "text|lines|jsonl|warc", 0,
      "what files hold that are no corpora (default text: a file is a document)", 3},
-    {"text-field", KEY_FIELD, "NAME", 0, "with jsonl: the field that holds the text (default text)",
-     3},
+    {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 3},
     {"out", 'o', "FOLDER", 0, "write toxicity.json and a page there", 4},
     {0}};
 
@@ -360,16 +346,16 @@ static bp_err run(int argc, char **argv)
 {
     toxicity self = {.report = tool_report_begin("toxicity")};
     const char *format = NULL, *field = NULL;
-    const tool_value values[] = {{.key = KEY_WORDS, .texts = &self.words},
-                                 {.key = KEY_SHOW, .flag = &self.show_words},
-                                 {.key = KEY_OUTPUTS, .texts = &self.runs},
-                                 {.key = KEY_MODEL, .text = &self.model},
-                                 {.key = KEY_CLASS, .text = &self.class_name},
-                                 {.key = KEY_PROMPTS, .text = &self.prompts},
-                                 {.key = KEY_GROUP, .text = &self.group},
-                                 {.key = KEY_FORMAT, .text = &format},
-                                 {.key = KEY_FIELD, .text = &field},
-                                 {.key = 'o', .text = &self.out},
+    const tool_value values[] = {{.option = "words", .texts = &self.words},
+                                 {.option = "show-words", .flag = &self.show_words},
+                                 {.option = "outputs", .texts = &self.runs},
+                                 {.option = "model", .text = &self.model},
+                                 {.option = "class", .text = &self.class_name},
+                                 {.option = "prompts", .text = &self.prompts},
+                                 {.option = "group", .text = &self.group},
+                                 {.option = "format", .text = &format},
+                                 {.option = "text-field", .text = &field},
+                                 {.option = "out", .text = &self.out},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_toxicity, values, &files, argc, argv);

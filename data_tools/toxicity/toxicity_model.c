@@ -1,7 +1,6 @@
 /* Probabilities of one class, of all texts on all ranks. */
 #include "toxicity.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/signals.h"
 #include "infer/score/classifier.h"

@@ -5,6 +5,7 @@
 #include "toxicity.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "report.h"
@@ -13,7 +14,6 @@
 #include "text/unicode/strmap.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,13 +75,6 @@ static double expected_maximum(const double *sorted, int64_t n, int64_t k)
     return sum;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double *one = a, *other = b;
-
-    return (*one > *other) - (*one < *other);
-}
-
 typedef struct group_sums {
     int64_t prompts, samples, any_toxic, any_listed;
     bp_ratio maximum, mean, toxic, listed;
@@ -102,7 +95,7 @@ static void add_prompt(group_sums *sums, const samples *s, int64_t prompt)
         listed += s->listed && s->listed[first + k];
     }
     if (n > 0) {
-        qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+        qsort(sorted, (size_t)n, sizeof *sorted, bp_by_real);
         sums->prompts++;
         sums->samples += n;
         sums->any_toxic += toxic > 0;

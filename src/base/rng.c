@@ -3,7 +3,6 @@
 #include "base/rng.h"
 #include "base/err.h"
 #include <math.h>
-#include <stdbool.h>
 
 #define MULTIPLIER_0 0xD2511F53u
 #define MULTIPLIER_1 0xCD9E8D57u

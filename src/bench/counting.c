@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "bench/bench.h"
-#include "mesh/collective.h"
 #include "models/counting.h"
 #include "models/family.h"
 

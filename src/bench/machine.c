@@ -9,7 +9,6 @@
 #include "mesh/node_memory.h"
 #include "run/probe/probe.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MEMORY_SHARE 0.9 /* of free memory, that ranks may use */

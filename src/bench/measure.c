@@ -12,9 +12,6 @@
 #include "run/stop_request.h"
 #include "statistics/resample.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #define REPEATS_MOST  2000 /* of which quantiles are taken */
 #define REPEATS_LEAST 3
 #define WARM_MOST     3

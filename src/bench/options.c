@@ -6,28 +6,23 @@
 
 #include <string.h>
 
-#define END                                                                                        \
-    {                                                                                              \
-        NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false                                \
-    }
-
 const bp_option bp_bench_options[] = {
-    {"bench.seconds", BP_OPTION_REAL, "2", 0.001, 3600, NULL, "seconds",
-     "of one measurement, about; --plan says how long the whole takes", false,
+    {BP_REAL_KEY("bench.seconds", "2", 0.001, 3600), .unit = "seconds",
+     .help = "of one measurement, about; --plan says how long the whole takes",
      .at = BP_AT(bp_bench_keys, seconds)},
-    {"bench.models", BP_OPTION_STRING, "small, medium, gpt2", 0, 0, NULL, NULL,
-     "trained and scored: tiny (0.2M parameters, a first look), small (5M), medium (30M), gpt2 "
-     "(124M), or none; matrix products are those of the largest",
-     false, .at = BP_AT(bp_bench_keys, models)},
-    {"bench.micro_batches", BP_OPTION_INT, "0", 0, 65536, NULL, "micro-batches",
-     "of a training step on each data rank; 0: 1, or 4 for each pipeline stage", false,
+    {BP_STRING_KEY("bench.models", "small, medium, gpt2"),
+     .help = "trained and scored: tiny (0.2M parameters, a first look), small (5M), medium (30M), "
+             "gpt2 (124M), or none; matrix products are those of the largest",
+     .at = BP_AT(bp_bench_keys, models)},
+    {BP_INT_KEY("bench.micro_batches", "0", 0, 65536), .unit = "micro-batches",
+     .help = "of a training step on each data rank; 0: 1, or 4 for each pipeline stage",
      .at = BP_AT(bp_bench_keys, micro_batches)},
-    {"bench.corpus", BP_OPTION_BYTES, "64MiB", 4096, 1099511627776.0, NULL, NULL,
-     "of random tokens, written into run.dir, read, and removed", false,
+    {BP_BYTES_KEY("bench.corpus", "64MiB", 4096, 1099511627776.0),
+     .help = "of random tokens, written into run.dir, read, and removed",
      .at = BP_AT(bp_bench_keys, corpus)},
-    {"bench.message", BP_OPTION_BYTES, "64MiB", 1024, 17179869184.0, NULL, NULL,
-     "of the largest message between ranks", false, .at = BP_AT(bp_bench_keys, message)},
-    END,
+    {BP_BYTES_KEY("bench.message", "64MiB", 1024, 17179869184.0),
+     .help = "of the largest message between ranks", .at = BP_AT(bp_bench_keys, message)},
+    {0},
 };
 
 void bp_bench_check(bp_config *config)

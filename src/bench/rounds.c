@@ -6,7 +6,6 @@
 #include "math/kernels/kernels.h"
 #include "math/threads.h"
 #include "mesh/async.h"
-#include "mesh/collective.h"
 #include "mesh/shard.h"
 
 #define SUMS  32 /* one after another, as groups of a backward pass */

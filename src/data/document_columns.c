@@ -6,6 +6,7 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
@@ -167,11 +168,6 @@ bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, b
 
 /* ---- classes and tags ---- */
 
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void add_names(json_t *known, const bp_corpus_label *column)
 {
     for (int64_t v = 0; v < column->value_count; v++)
@@ -191,7 +187,7 @@ static void take_names(const json_t *known, char ***names, int64_t *count)
     {
         (*names)[(*count)++] = bp_strdup(name);
     }
-    qsort(*names, (size_t)*count, sizeof **names, by_bytes);
+    qsort(*names, (size_t)*count, sizeof **names, bp_by_text);
 }
 
 /* Values of a label; label NULL: of tags. */

@@ -2,6 +2,8 @@
 #include "data/document_table.h"
 
 #include "base/mem.h"
+#include "base/numbers.h"
+#include "base/sort.h"
 #include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
@@ -267,22 +269,7 @@ void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *
 
 static int64_t file_of(const bp_document_table *table, int64_t document)
 {
-    int64_t low = 0, high = table->files;
-
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (table->first_document[middle] <= document)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
+    return bp_stretch_of(table->first_document, table->files, document);
 }
 
 int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, bool apart,
@@ -293,15 +280,15 @@ int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, 
     int64_t d = number - table->first_document[k];
 
     if (!apart || !c->segments)
-        return least(bp_document_table_tokens(table, entry), context);
+        return bp_min(bp_document_table_tokens(table, entry), context);
     for (int64_t s = c->segments[d]; s < c->segments[d + 1]; s++) {
         int64_t end = s + 1 < c->segments[d + 1] ? c->segment_start[s + 1] : c->doc_start[d + 1],
-                tokens = least(end - c->segment_start[s], context);
+                tokens = bp_min(end - c->segment_start[s], context);
 
         longest = tokens > longest ? tokens : longest;
         sum += tokens;
     }
-    return longest * (2 * BP_DOCUMENT_MOST) + least(sum, 2 * BP_DOCUMENT_MOST - 1);
+    return longest * (2 * BP_DOCUMENT_MOST) + bp_min(sum, 2 * BP_DOCUMENT_MOST - 1);
 }
 
 /* Segments of the entry, which begins at token `begin` of the file. */

@@ -2,6 +2,7 @@
 #include "order_priv.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdbool.h>
 
@@ -83,16 +84,7 @@ void bp_order_find(bp_order *order, int64_t epoch, int64_t entry, bp_order_buffe
     if (order->epoch != epoch)
         enter_epoch(order, epoch);
 
-    int64_t low = 0, high = order->buffers;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (order->buffer_first[middle] <= entry)
-            low = middle;
-        else
-            high = middle;
-    }
-
+    int64_t low = bp_stretch_of(order->buffer_first, order->buffers, entry);
     bp_rng_key key = bp_rng_key_of(order->seed, BP_RNG_SHUFFLE, order->member, epoch, 0);
     int64_t first_block = low * BP_BUFFER_BLOCKS;
     int64_t left = order->blocks - first_block;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/sort.h"
 #include "data/document_starts.h"
 
 #include <inttypes.h>
@@ -45,22 +46,6 @@ static bp_err list_documents(bp_stream *stream)
     stream->tokens = stream->first_token[stream->files];
     bp_document_starts_free(&starts);
     return err;
-}
-
-/* Which of ascending places[0 .. n] holds `at`: the last k < n with places[k] <= at. */
-static int64_t find_place(const int64_t *places, int64_t n, int64_t at)
-{
-    int64_t low = 0, high = n;
-
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (places[middle] <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 static int64_t document_tokens(const bp_stream *stream, int64_t file, int64_t document)
@@ -280,7 +265,7 @@ static bp_err read_plain(bp_stream *stream, int64_t first, int64_t count, int32_
 {
     bp_err err = BP_OK;
 
-    for (int64_t k = find_place(stream->first_token, stream->files, first);
+    for (int64_t k = bp_stretch_of(stream->first_token, stream->files, first);
          err == BP_OK && count > 0; k++) {
         int64_t left = stream->first_token[k + 1] - first;
         int64_t part = left < count ? left : count;
@@ -301,14 +286,14 @@ static bp_err read_plain(bp_stream *stream, int64_t first, int64_t count, int32_
 static bp_err read_block(bp_stream *stream, int64_t place, int64_t first, int64_t count,
                          int32_t *tokens, int64_t *read)
 {
-    int64_t group = find_place(stream->first_place, stream->groups, place), d, end;
+    int64_t group = bp_stretch_of(stream->first_place, stream->groups, place), d, end;
     int64_t blocks = group_blocks(stream, group), inner = place - stream->first_place[group];
     int64_t pass = inner / blocks, file;
     bp_err err = BP_OK;
 
     group_documents(stream, group, &d, &end);
     d += inner % blocks * BLOCK;
-    file = find_place(stream->first_document, stream->files, d);
+    file = bp_stretch_of(stream->first_document, stream->files, d);
 
     *read = 0;
     for (int64_t at = stream->block_token[place];
@@ -341,7 +326,7 @@ bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *
         return read_plain(stream, first, count, tokens);
     while (err == BP_OK && count > 0) { /* block by block: of those of a thin pass many are empty */
         int64_t places = stream->first_place[stream->groups], read;
-        int64_t place = find_place(stream->block_token, places, first);
+        int64_t place = bp_stretch_of(stream->block_token, places, first);
 
         err = read_block(stream, place, first, count, tokens, &read);
         first += read;

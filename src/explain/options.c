@@ -9,234 +9,131 @@
 #include <string.h>
 
 const bp_option bp_explain_options[] = {
-    {.key = "explain.model",
-     .type = BP_OPTION_STRING,
-     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best)",
-     .required = true,
+    {BP_STRING_KEY("explain.model", NULL),
+     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best)", .required = true,
      .at = BP_AT(bp_explain_keys, model)},
-    {.key = "explain.corpus",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.corpus", NULL),
      .help = "corpora whose predictions are explained: a file, a list with commas, or a glob",
-     .required = BP_REQUIRED_ONE,
-     .at = BP_AT(bp_explain_keys, corpus)},
-    {.key = "explain.texts",
-     .type = BP_OPTION_STRING,
+     .required = BP_REQUIRED_ONE, .at = BP_AT(bp_explain_keys, corpus)},
+    {BP_STRING_KEY("explain.texts", NULL),
      .help = "instead: a file of texts, a line each, or FILE.jsonl of objects with \"text\"; of "
              "models that read pairs outputs.jsonl of generate: each prompt with its text",
-     .required = BP_REQUIRED_ONE,
-     .at = BP_AT(bp_explain_keys, texts)},
-    {.key = "explain.methods",
-     .type = BP_OPTION_STRING,
-     .value = "gradient",
-     .help =
-         "a list with commas of attention (where heads look), saliency (how long the gradient of "
-         "log p(target) by each word "
-         "vector is), gradient (times the vector), integrated (integrated gradients), contrast "
-         "(both, of what sets a target off from another outcome), lens (what the head predicts "
-         "after each layer), surrogate (LIME), shapley (Shapley values of words), counterfactual "
-         "(what other tokens would change), faithfulness (what the prediction loses without what "
-         "the others put first), sources (the nearest texts of a datastore), "
-         "similarity (how alike a word's states are in all its contexts), projection (maps of "
-         "states: principal components, t-SNE, UMAP), factors (what "
-         "activations of MLPs have in common), memories (which places set off each key of an MLP, "
-         "and what its value predicts)",
+     .required = BP_REQUIRED_ONE, .at = BP_AT(bp_explain_keys, texts)},
+    {BP_STRING_KEY("explain.methods", "gradient"),
+     .help = "a list with commas of attention (where heads look), saliency (how long the gradient "
+             "of log p(target) by each word vector is), gradient (times the vector), integrated "
+             "(integrated gradients), contrast (both, of what sets a target off from another "
+             "outcome), lens (what the head predicts after each layer), surrogate (LIME), shapley "
+             "(Shapley values of words), counterfactual (what other tokens would change), "
+             "faithfulness (what the prediction loses without what the others put first), sources "
+             "(the nearest texts of a datastore), similarity (how alike a word's states are in all "
+             "its contexts), projection (maps of states: principal components, t-SNE, UMAP), "
+             "factors (what activations of MLPs have in common), memories (which places set off "
+             "each key of an MLP, and what its value predicts)",
      .at = BP_AT(bp_explain_keys, methods)},
-    {.key = "explain.target",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.target", NULL),
      .help =
          "what is explained: of models that write, at each token next (the one that follows) or "
          "best (the one that the model prefers); of masked models label (the token under the mask) "
          "or best; of tasks best, label (of the corpus), every class or tag, or one by its name. "
          "Not given: next; label, or best where the corpus itself holds masks; best",
      .at = BP_AT(bp_explain_keys, target)},
-    {.key = "explain.masks",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.masks", NULL),
      .help =
          "of masked models: a JSON file with a list for each document of the places among its "
          "tokens, from 0, that are masked together; [place, token id] is a place that stays as it "
-         "is, with its label. Not given: masks of the corpus, or each "
-         "token is masked in turn",
+         "is, with its label. Not given: masks of the corpus, or each token is masked in turn",
      .at = BP_AT(bp_explain_keys, masks)},
-    {.key = "explain.places",
-     .type = BP_OPTION_INT,
-     .value = "64",
-     .min = 0,
-     .max = 1e6,
-     .unit = "tokens",
+    {BP_INT_KEY("explain.places", "64", 0, 1e6), .unit = "tokens",
      .help = "of masked models: the most tokens of a document that are masked in turn, at even "
              "steps; 0: all",
      .at = BP_AT(bp_explain_keys, places)},
-    {.key = "explain.separators",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.separators", NULL),
      .help = "of attention: ids, with commas, of the tokens that separate texts or sentences. Not "
              "given: those that end or divide texts, and the one before them",
      .at = BP_AT(bp_explain_keys, separators)},
-    {.key = "explain.baseline",
-     .type = BP_OPTION_CHOICE,
-     .value = "eod",
-     .choices = "zero|eod|mask|pad",
+    {BP_CHOICE_KEY("explain.baseline", "eod", "zero|eod|mask|pad"),
      .help = "of integrated: what an input without information is: a vector of zeros, or that of a "
              "token; special tokens of a text stay then",
      .at = BP_AT(bp_explain_keys, baseline)},
-    {.key = "explain.examples",
-     .type = BP_OPTION_INT,
-     .value = "20",
-     .min = 0,
-     .max = 1000,
-     .unit = "documents",
-     .help = "documents that get a page of their own",
-     .at = BP_AT(bp_explain_keys, examples)},
-    {.key = "explain.choose",
-     .type = BP_OPTION_CHOICE,
-     .value = "first",
-     .choices = "first|random|hardest",
+    {BP_INT_KEY("explain.examples", "20", 0, 1000), .unit = "documents",
+     .help = "documents that get a page of their own", .at = BP_AT(bp_explain_keys, examples)},
+    {BP_CHOICE_KEY("explain.choose", "first", "first|random|hardest"),
      .help = "which documents these are: the first, some by run.seed, or those whose targets have "
              "the smallest mean log-probability",
      .at = BP_AT(bp_explain_keys, choose)},
-    {.key = "explain.context",
-     .type = BP_OPTION_INT,
-     .value = "0",
-     .min = 0,
-     .max = 1e6,
-     .unit = "tokens",
+    {BP_INT_KEY("explain.context", "0", 0, 1e6), .unit = "tokens",
      .help = "the most inputs of a document, whose rest is left out; 0: the model's context, at "
              "most 1024",
      .at = BP_AT(bp_explain_keys, context)},
-    {.key = "explain.steps",
-     .type = BP_OPTION_INT,
-     .value = "50",
-     .min = 1,
-     .max = 1000,
-     .help = "of integrated: points between baseline and input (Gauss-Legendre); of factors: "
-             "updates",
+    {BP_INT_KEY("explain.steps", "50", 1, 1000),
+     .help =
+         "of integrated: points between baseline and input (Gauss-Legendre); of factors: updates",
      .at = BP_AT(bp_explain_keys, steps)},
-    {.key = "explain.removal",
-     .type = BP_OPTION_CHOICE,
-     .value = "delete",
-     .choices = "delete|mask|pad",
+    {BP_CHOICE_KEY("explain.removal", "delete", "delete|mask|pad"),
      .help = "of surrogate, shapley and faithfulness: words that are removed go, and the text "
              "closes up; or the token is put in the place of each of theirs",
      .at = BP_AT(bp_explain_keys, removal)},
-    {.key = "explain.features",
-     .type = BP_OPTION_CHOICE,
-     .value = "words",
-     .choices = "words|tokens",
+    {BP_CHOICE_KEY("explain.features", "words", "words|tokens"),
      .help = "of surrogate and shapley: what is removed together, with all its occurrences",
      .at = BP_AT(bp_explain_keys, features)},
-    {.key = "explain.group",
-     .type = BP_OPTION_INT,
-     .value = "0",
-     .min = 0,
-     .max = 1e6,
-     .unit = "words",
-     .help =
-         "of surrogate and shapley: this many words that follow one another are removed together; "
-         "0: each word, wherever it is",
+    {BP_INT_KEY("explain.group", "0", 0, 1e6), .unit = "words",
+     .help = "of surrogate and shapley: this many words that follow one another are removed "
+             "together; 0: each word, wherever it is",
      .at = BP_AT(bp_explain_keys, group)},
-    {.key = "explain.samples",
-     .type = BP_OPTION_INT,
-     .value = "500",
-     .min = 10,
-     .max = 1e7,
+    {BP_INT_KEY("explain.samples", "500", 10, 1e7),
      .help = "of surrogate and shapley: texts that are made of each, or of each of its targets",
      .at = BP_AT(bp_explain_keys, samples)},
-    {.key = "explain.most_words",
-     .type = BP_OPTION_INT,
-     .value = "0",
-     .min = 0,
-     .max = 1e6,
-     .unit = "words",
+    {BP_INT_KEY("explain.most_words", "0", 0, 1e6), .unit = "words",
      .help = "of surrogate: at most this many words have a weight; 0: all",
      .at = BP_AT(bp_explain_keys, most_words)},
-    {.key = "explain.shapley",
-     .type = BP_OPTION_CHOICE,
-     .value = "auto",
-     .choices = "auto|sampled|exact",
-     .help =
-         "of shapley: exact takes all sets of words, of 12 at most; auto does so where they are "
-         "no more than explain.samples",
+    {BP_CHOICE_KEY("explain.shapley", "auto", "auto|sampled|exact"),
+     .help = "of shapley: exact takes all sets of words, of 12 at most; auto does so where they "
+             "are no more than explain.samples",
      .at = BP_AT(bp_explain_keys, shapley)},
-    {.key = "explain.flips",
-     .type = BP_OPTION_INT,
-     .value = "5",
-     .min = 1,
-     .max = 1e5,
+    {BP_INT_KEY("explain.flips", "5", 1, 1e5),
      .help = "of counterfactual: other tokens that are shown for each",
      .at = BP_AT(bp_explain_keys, flips)},
-    {.key = "explain.edits",
-     .type = BP_OPTION_INT,
-     .value = "5",
-     .min = 1,
-     .max = 16,
+    {BP_INT_KEY("explain.edits", "5", 1, 16),
      .help = "of counterfactual: tokens of a text that the search for another prediction replaces, "
              "at most",
      .at = BP_AT(bp_explain_keys, edits)},
-    {.key = "explain.beam",
-     .type = BP_OPTION_INT,
-     .value = "4",
-     .min = 1,
-     .max = 1000,
+    {BP_INT_KEY("explain.beam", "4", 1, 1000),
      .help = "of counterfactual: texts that the search goes on with",
      .at = BP_AT(bp_explain_keys, beam)},
-    {.key = "explain.change",
-     .type = BP_OPTION_REAL,
-     .value = "0.5",
-     .min = 1e-9,
-     .max = 1e9,
+    {BP_REAL_KEY("explain.change", "0.5", 1e-9, 1e9),
      .help = "of counterfactual: how far the value of a regression must fall or rise to be another "
              "prediction",
      .at = BP_AT(bp_explain_keys, change)},
-    {.key = "explain.sets",
-     .type = BP_OPTION_STRING,
-     .help =
-         "of contrast_sets: the label of the corpus by which documents belong together, a text "
-         "and edited versions of it; or FILE.json, a list with the name of each document's set, "
-         "or null",
+    {BP_STRING_KEY("explain.sets", NULL),
+     .help = "of contrast_sets: the label of the corpus by which documents belong together, a text "
+             "and edited versions of it; or FILE.json, a list with the name of each document's "
+             "set, or null",
      .at = BP_AT(bp_explain_keys, sets)},
-    {.key = "explain.layers",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.layers", NULL),
      .help = "of methods over states and activations: layers, 0 the embedding, as \"0,4-6,12\"; "
              "not set: all",
      .at = BP_AT(bp_explain_keys, layers)},
-    {.key = "explain.words",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.words", NULL),
      .help = "of similarity: words with commas, whose contexts are compared; of a corpus without "
              "tokenizer ids of tokens",
      .at = BP_AT(bp_explain_keys, words)},
-    {.key = "explain.datastore",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("explain.datastore", NULL),
      .help = "of sources: training texts of the model: states.h5 of score.states=yes, of a task "
              "vectors.h5 of score.vectors",
      .at = BP_AT(bp_explain_keys, datastore)},
-    {.key = "explain.neighbours",
-     .type = BP_OPTION_INT,
-     .value = "15",
-     .min = 2,
-     .max = 1000,
+    {BP_INT_KEY("explain.neighbours", "15", 2, 1000),
      .help = "of similarity and sources: nearest neighbours that are listed; of projection: those "
-             "of a point "
-             "in UMAP's graph, itself counted",
+             "of a point in UMAP's graph, itself counted",
      .at = BP_AT(bp_explain_keys, neighbours)},
-    {.key = "explain.perplexity",
-     .type = BP_OPTION_REAL,
-     .value = "30",
-     .min = 1,
-     .max = 1000,
+    {BP_REAL_KEY("explain.perplexity", "30", 1, 1000),
      .help = "of projection: the effective number of neighbours of a point in t-SNE",
      .at = BP_AT(bp_explain_keys, perplexity)},
-    {.key = "explain.factors",
-     .type = BP_OPTION_INT,
-     .value = "10",
-     .min = 1,
-     .max = 1000,
-     .help = "of factors: how many activations are taken apart into, at most the places of a "
-             "document",
+    {BP_INT_KEY("explain.factors", "10", 1, 1000),
+     .help =
+         "of factors: how many activations are taken apart into, at most the places of a document",
      .at = BP_AT(bp_explain_keys, factors)},
-    {.key = "explain.keys",
-     .type = BP_OPTION_INT,
-     .value = "10",
-     .min = 1,
-     .max = 1000,
+    {BP_INT_KEY("explain.keys", "10", 1, 1000),
      .help = "of memories: the places of the corpus that are listed for each key",
      .at = BP_AT(bp_explain_keys, keys)},
     {.key = NULL}};

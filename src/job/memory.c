@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
@@ -57,11 +58,6 @@ static void clear_models(bp_work_models *self)
 
 /* ---- ranks ---- */
 
-static int64_t most_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Has member k the shape of the one before? Members of one shape are consecutive. */
 static bool is_like_last(const bp_work_models *self, int64_t k)
 {
@@ -83,7 +79,7 @@ bp_err bp_work_model_bytes_of(bp_work_model_bytes *out, const bp_work_models *mo
             models->count > 1 ? k % task->mesh->members == member : member < models->members;
         out->weights += here ? one.weights_bytes : 0;
         out->decode += here ? one.decode_bytes : 0;
-        out->work = most_of(out->work, here ? one.work_bytes : 0);
+        out->work = bp_max(out->work, here ? one.work_bytes : 0);
         out->node += one.node_bytes;
         out->widest = one.width > out->widest.width ? one : out->widest;
     }

@@ -13,19 +13,11 @@
 #define BRIEF_SECONDS 0.1
 
 const bp_option bp_math_options[] = {
-    {.key = "math.precision",
-     .type = BP_OPTION_CHOICE,
-     .value = "auto",
-     .choices = "auto|f32|bf16",
+    {BP_CHOICE_KEY("math.precision", "auto", "auto|f32|bf16"),
      .help = "matrix products in bfloat16 with float32 sums, or in float32; auto: bf16 where the "
              "CPU has it",
      .at = BP_AT(bp_math_keys, precision)},
-    {.key = "math.threads",
-     .type = BP_OPTION_INT,
-     .value = "0",
-     .min = 0,
-     .max = 1024,
-     .unit = "threads",
+    {BP_INT_KEY("math.threads", "0", 0, 1024), .unit = "threads",
      .help = "threads of each rank; 0: the cores this rank may use",
      .at = BP_AT(bp_math_keys, threads)},
     {.key = NULL},

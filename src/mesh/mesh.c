@@ -7,46 +7,50 @@
 #include <string.h>
 
 const bp_option bp_mesh_options[] = {
-    {"mesh.members", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "members",
-     "members of an ensemble that train side by side", false, .at = BP_AT(bp_mesh_keys, members)},
-    {"mesh.pipeline", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
-     "stages that the model's layers are dealt out to", false, .at = BP_AT(bp_mesh_keys, pipeline)},
-    {"mesh.data", BP_OPTION_INT, "0", 0, INT_MAX, NULL, "ranks",
-     "copies of the model, each with its share of the batch; 0: what the other axes leave", false,
+    {BP_INT_KEY("mesh.members", "1", 1, INT_MAX), .unit = "members",
+     .help = "members of an ensemble that train side by side", .at = BP_AT(bp_mesh_keys, members)},
+    {BP_INT_KEY("mesh.pipeline", "1", 1, INT_MAX), .unit = "ranks",
+     .help = "stages that the model's layers are dealt out to",
+     .at = BP_AT(bp_mesh_keys, pipeline)},
+    {BP_INT_KEY("mesh.data", "0", 0, INT_MAX), .unit = "ranks",
+     .help = "copies of the model, each with its share of the batch; 0: what the other axes leave",
      .at = BP_AT(bp_mesh_keys, data)},
-    {"mesh.tensor", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
-     "ranks that share each layer's heads, columns and vocabulary", false,
+    {BP_INT_KEY("mesh.tensor", "1", 1, INT_MAX), .unit = "ranks",
+     .help = "ranks that share each layer's heads, columns and vocabulary",
      .at = BP_AT(bp_mesh_keys, tensor)},
-    {"mesh.expert", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
-     "data ranks that share out the experts of each layer: places go to the ranks that hold the "
-     "experts they choose; divides the data ranks and model.experts",
-     false, .at = BP_AT(bp_mesh_keys, expert)},
-    {"mesh.coordinator", BP_OPTION_CHOICE, "auto", 0, 0, "auto|shared|dedicated", NULL,
-     "does rank 0 also compute; auto: yes, unless mesh.data is set and one rank is left over",
-     false, .at = BP_AT(bp_mesh_keys, coordinator)},
-    {"mesh.micro_batch", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "sequences",
-     "sequences that go through the model at once", false, .at = BP_AT(bp_mesh_keys, micro_batch)},
-    {"mesh.schedule", BP_OPTION_CHOICE, "1f1b", 0, 0, "gpipe|1f1b|interleaved", NULL,
-     "order of forward and backward in a pipeline; 1f1b holds fewer activations; interleaved waits "
-     "mesh.chunks times less, and needs a multiple of mesh.pipeline micro-batches",
-     false, .at = BP_AT(bp_mesh_keys, schedule)},
-    {"mesh.chunks", BP_OPTION_INT, "2", 2, 64, NULL, NULL,
-     "with mesh.schedule=interleaved: runs of blocks that each stage has", false,
+    {BP_INT_KEY("mesh.expert", "1", 1, INT_MAX), .unit = "ranks",
+     .help = "data ranks that share out the experts of each layer: places go to the ranks that "
+             "hold the experts they choose; divides the data ranks and model.experts",
+     .at = BP_AT(bp_mesh_keys, expert)},
+    {BP_CHOICE_KEY("mesh.coordinator", "auto", "auto|shared|dedicated"),
+     .help =
+         "does rank 0 also compute; auto: yes, unless mesh.data is set and one rank is left over",
+     .at = BP_AT(bp_mesh_keys, coordinator)},
+    {BP_INT_KEY("mesh.micro_batch", "1", 1, INT_MAX), .unit = "sequences",
+     .help = "sequences that go through the model at once", .at = BP_AT(bp_mesh_keys, micro_batch)},
+    {BP_CHOICE_KEY("mesh.schedule", "1f1b", "gpipe|1f1b|interleaved"),
+     .help =
+         "order of forward and backward in a pipeline; 1f1b holds fewer activations; interleaved "
+         "waits mesh.chunks times less, and needs a multiple of mesh.pipeline micro-batches",
+     .at = BP_AT(bp_mesh_keys, schedule)},
+    {BP_INT_KEY("mesh.chunks", "2", 2, 64),
+     .help = "with mesh.schedule=interleaved: runs of blocks that each stage has",
      .at = BP_AT(bp_mesh_keys, chunks)},
-    {"mesh.overlap", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
-     "a thread of each rank sums gradients and gathers parameters over data ranks while the others "
-     "compute",
-     false, .at = BP_AT(bp_mesh_keys, overlap)},
-    {"mesh.sequence_parallel", BP_OPTION_CHOICE, "auto", 0, 0, "auto|yes|no", NULL,
-     "in training tensor ranks share out, by rows, what lies between products: norms, residuals, "
-     "dropout, and what is kept of them; auto: where mesh.tensor divides mesh.micro_batch x "
-     "model.context",
-     false, .at = BP_AT(bp_mesh_keys, sequence_parallel)},
-    {"mesh.sums", BP_OPTION_CHOICE, "float32", 0, 0, "float32|bf16", NULL,
-     "form in which data ranks send each other gradients; bf16: half the bytes, values are rounded "
-     "before each message and added in float32, so that bits depend on the number of data ranks",
-     false, .at = BP_AT(bp_mesh_keys, sums)},
-    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+    {BP_BOOL_KEY("mesh.overlap", "yes"),
+     .help = "a thread of each rank sums gradients and gathers parameters over data ranks while "
+             "the others compute",
+     .at = BP_AT(bp_mesh_keys, overlap)},
+    {BP_CHOICE_KEY("mesh.sequence_parallel", "auto", "auto|yes|no"),
+     .help = "in training tensor ranks share out, by rows, what lies between products: norms, "
+             "residuals, dropout, and what is kept of them; auto: where mesh.tensor divides "
+             "mesh.micro_batch x model.context",
+     .at = BP_AT(bp_mesh_keys, sequence_parallel)},
+    {BP_CHOICE_KEY("mesh.sums", "float32", "float32|bf16"),
+     .help = "form in which data ranks send each other gradients; bf16: half the bytes, values are "
+             "rounded before each message and added in float32, so that bits depend on the number "
+             "of data ranks",
+     .at = BP_AT(bp_mesh_keys, sums)},
+    {0}};
 
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config)
 {

@@ -10,7 +10,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WAIT_SECONDS  5.0 /* to wait for memory of a job that has just ended */
@@ -18,10 +17,7 @@
 #define UNKNOWN       (INT64_MIN / 2) /* lacks less than any node of known memory */
 
 const bp_option bp_memory_options[] = {
-    {.key = "run.memory",
-     .type = BP_OPTION_BYTES,
-     .min = 1,
-     .max = 1e18,
+    {BP_BYTES_KEY("run.memory", NULL, 1, 1e18),
      .help = "memory that the ranks on a node may take together; none: what the system allows "
              "(available memory, control group, Slurm)"},
     {.key = NULL}};

@@ -2,7 +2,6 @@
 #include "mesh/requests.h"
 
 #include "mesh/collective.h"
-#include "mesh/mesh.h"
 
 #include <stdalign.h>
 #include <string.h>

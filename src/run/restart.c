@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
+#include "base/suffix.h"
 #include "run/lock/run_lock.h"
 #include "run/run_fields.h"
 #include "run/status/run_progress.h"
@@ -51,13 +52,6 @@ int64_t bp_restart_count(void)
 
 /* ---- progress ---- */
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t bytes = strlen(name), end_bytes = strlen(end);
-
-    return bytes > end_bytes && strcmp(name + bytes - end_bytes, end) == 0;
-}
-
 static int64_t progress_below(const char *folder, int depth)
 {
     char **names = NULL;
@@ -75,10 +69,10 @@ static int64_t progress_below(const char *folder, int depth)
             newest = strtoll(name + 5, NULL, 10); /* sorted: the last is the highest */
         else if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
             sum += progress_below(path.text, depth + 1);
-        else if (S_ISREG(status.st_mode) && ends_with(name, ".part"))
+        else if (S_ISREG(status.st_mode) && bp_has_suffix(name, ".part"))
             sum += status.st_size > PART_HEAD ? status.st_size : 0; /* each start begins one */
         else if (S_ISREG(status.st_mode) &&
-                 (ends_with(name, ".h5") || strcmp(name, "summary.json") == 0))
+                 (bp_has_suffix(name, ".h5") || strcmp(name, "summary.json") == 0))
             sum += status.st_size;
     }
     bp_names_free(&names, count);

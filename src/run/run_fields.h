@@ -18,13 +18,6 @@ static inline const char *text_of(const json_t *object, const char *key)
     return !text ? "" : text;
 }
 
-static inline double real_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* A count, bounded so that sums do not overflow even if the file was tampered with. */
 static inline long long integer_of(const json_t *object, const char *key)
 {

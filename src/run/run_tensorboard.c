@@ -198,7 +198,7 @@ bp_err run_tensorboard_add(run_journal *file, const json_t *line)
     json_t *value;
 
     for (int k = 0; TAGS[k]; k++)
-        add_figure(&summary, TAGS[k], (float)real_of(line, TAGS[k]));
+        add_figure(&summary, TAGS[k], (float)bp_json_number(line, TAGS[k]));
     json_object_foreach((json_t *)line, key, value)
     {
         if (is_term(key) && json_is_number(value))

@@ -21,11 +21,11 @@
 #define MARGIN_SHARE    0.25                /* of the job's time, at most */
 
 const bp_option bp_slurm_options[] = {
-    {"slurm.margin", BP_OPTION_INT, "120", 0, 1e6, NULL, "seconds",
-     "a job stops this long before its time limit, and earlier by two steps and a checkpoint; at "
-     "most a quarter of its time; 0: the limit is not regarded",
-     false, .at = BP_AT(bp_slurm_keys, margin)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {BP_INT_KEY("slurm.margin", "120", 0, 1e6), .unit = "seconds",
+     .help = "a job stops this long before its time limit, and earlier by two steps and a "
+             "checkpoint; at most a quarter of its time; 0: the limit is not regarded",
+     .at = BP_AT(bp_slurm_keys, margin)},
+    {0},
 };
 
 static char halted_by[4096]; /* the halt file found, for the last line of the job */

@@ -1,7 +1,6 @@
 /* Which models search.limit admits. Called by methods. */
 #include "search/nas.h"
 
-#include "base/mem.h"
 #include "mesh/collective.h"
 
 /* Measured once, by the first rank that computes: all ranks use its figure. */

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/report/report.h"
-#include "search/methods/ranked.h"
 
 #include <math.h>
 #include <string.h>

@@ -16,8 +16,6 @@
 #include "train/parts/list.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <string.h>
 
 static bp_err look_at_corpora(nas *self)
 {

@@ -11,7 +11,6 @@
 #include "train/parts/list.h"
 
 #include <math.h>
-#include <string.h>
 
 static bp_err set_steps(bp_config *config, int64_t steps)
 {

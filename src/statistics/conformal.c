@@ -2,6 +2,7 @@
 #include "statistics/conformal.h"
 
 #include "base/rng.h"
+#include "base/sort.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,19 +22,12 @@ double bp_conformal_score(bp_conformal_kind kind, const bp_conformal_rule *rule,
     return target->above + u * target->p + penalty_of(kind, rule, (double)target->before + 1);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double bp_conformal_threshold(double *scores, int64_t n, double coverage)
 {
     /* coverage is rounded: 0.9 of 10 is the 9th */
     double k = ceil((double)(n + 1) * coverage * (1 - 1e-12));
 
-    qsort(scores, (size_t)n, sizeof *scores, compare);
+    qsort(scores, (size_t)n, sizeof *scores, bp_by_real);
     return k > (double)n ? INFINITY : scores[k < 1 ? 0 : (int64_t)k - 1];
 }
 

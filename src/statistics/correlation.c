@@ -2,6 +2,7 @@
 #include "statistics/correlation.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -81,20 +82,13 @@ typedef struct placed {
     int64_t at;
 } placed;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = ((const placed *)a)->value, y = ((const placed *)b)->value;
-
-    return (x > y) - (x < y);
-}
-
 void bp_order_of(int64_t *order, const double *values, int64_t n)
 {
     placed *list = bp_alloc("statistics.order", n, sizeof *list);
 
     for (int64_t k = 0; k < n; k++)
         list[k] = (placed){values[k], k};
-    qsort(list, (size_t)n, sizeof *list, by_value);
+    qsort(list, (size_t)n, sizeof *list, bp_by_real);
     for (int64_t k = 0; k < n; k++)
         order[k] = list[k].at;
     bp_free(list);

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define STREAM_BLOCKS 16 /* parallel blocks of the generator */

@@ -2,7 +2,6 @@
  */
 #include "tensor/slice.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

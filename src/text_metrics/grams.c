@@ -1,16 +1,10 @@
 /* N-grams: sorted lists, and what they have in common. For BLEU, chrF and ROUGE. */
 #include "base/files/hash.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "text_metrics/words_priv.h"
 
 #include <stdlib.h>
-
-static int compare(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
 
 void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order)
 {
@@ -20,7 +14,7 @@ void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order)
     for (int64_t k = 0; k < grams->count; k++)
         grams->list[k] = bp_xxh3(words->list + k, (size_t)order * sizeof *words->list);
     if (grams->count > 0)
-        qsort(grams->list, (size_t)grams->count, sizeof *grams->list, compare);
+        qsort(grams->list, (size_t)grams->count, sizeof *grams->list, bp_by_uint64);
 }
 
 void bp_grams_clear(bp_grams *grams)

@@ -2,7 +2,6 @@
 #include "text_metrics/text_metrics.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PERPLEXITY, WORD_PERPLEXITY, BITS_PER_BYTE, FIGURES };
 

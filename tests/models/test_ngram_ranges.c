@@ -102,7 +102,7 @@ static void runs_without_items_do_not_stay_open(void **state)
     snprintf(name, sizeof name, "open-%d", bp_comm_rank(MPI_COMM_WORLD));
     bp_test_expect(bp_dir_make(bp_test_path(name)), BP_OK);
     bp_test_expect(ngram_run_write(bp_test_path(name), WORK, 0, 2, items, 2), BP_OK);
-    bp_test_expect(ngram_runs_open(&runs, &count, bp_test_path(name), WORK, true, false), BP_OK);
+    bp_test_expect(ngram_runs_open(&runs, &count, bp_test_path(name), WORK, NGRAM_VERIFY), BP_OK);
     assert_int_equal(count, 1);
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
         for (int closes = 0; closes < 2; closes++) {

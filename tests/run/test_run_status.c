@@ -285,7 +285,7 @@ static void what_a_watchdog_noted_is_reported(void **state)
         "\"n2\", \"ratio\": 1.8, \"step\": 7}]}");
     status = status_of(run, 0);
     assert_int_equal(integer_of(json_object_get(status, "events"), "slow_rank"), 1);
-    assert_true(real_of(status, "free_bytes") > 0);
+    assert_true(bp_json_number(status, "free_bytes") > 0);
     json_decref(status);
     expect_text(run,
                 "events     slow rank: rank 3 on n2 at step 7, "

@@ -35,6 +35,19 @@ typedef struct bp_option {
     bool may_change;     /* a run that goes on may have another value: no result depends on it */
 } bp_option;             /* a table ends with a row whose key is NULL */
 
+/* How a row begins: {BP_INT_KEY("train.log_every", "10", 1, 1e12), .unit = "steps", .help = ...};
+ * `text` is the default, NULL if there is none. */
+#define BP_STRING_KEY(name, text) .key = name, .type = BP_OPTION_STRING, .value = text
+#define BP_BOOL_KEY(name, text)   .key = name, .type = BP_OPTION_BOOL, .value = text
+#define BP_CHOICE_KEY(name, text, words)                                                           \
+    .key = name, .type = BP_OPTION_CHOICE, .value = text, .choices = words
+#define BP_NUMBER_KEY(name, kind, text, least, most)                                               \
+    .key = name, .type = kind, .value = text, .min = least, .max = most
+#define BP_INT_KEY(name, text, least, most)  BP_NUMBER_KEY(name, BP_OPTION_INT, text, least, most)
+#define BP_REAL_KEY(name, text, least, most) BP_NUMBER_KEY(name, BP_OPTION_REAL, text, least, most)
+#define BP_BYTES_KEY(name, text, least, most)                                                      \
+    BP_NUMBER_KEY(name, BP_OPTION_BYTES, text, least, most)
+
 /** bp_option.required of rows that follow each other: exactly one of them must have a value. */
 #define BP_REQUIRED_ONE 2
 /** Required only where bp_config_require asks for it; may be combined with the others. */

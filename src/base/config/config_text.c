@@ -2,7 +2,6 @@
 #include "base/config/config.h"
 #include "base/config/config_priv.h"
 #include "base/config/help.h"
-#include "base/mem.h"
 #include <stdio.h>
 #include <string.h>
 

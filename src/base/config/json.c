@@ -201,6 +201,16 @@ char *bp_json_line(const json_t *value)
     return dump(value, DUMP_FLAGS);
 }
 
+bp_err bp_json_write_line(bp_draft *draft, json_t *line)
+{
+    char *text = bp_json_line(line);
+    bp_err err = bp_draft_write(draft, text, strlen(text));
+
+    bp_free(text);
+    json_decref(line);
+    return err;
+}
+
 bp_err bp_json_save(const char *path, const json_t *value)
 {
     char *text = bp_json_text(value);
@@ -271,6 +281,13 @@ json_t *bp_json_string(const char *text)
     bp_buffer_clear(&spelled);
     BP_ASSERT(value != NULL);
     return value;
+}
+
+double bp_json_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 json_t *bp_json_real(double value)

@@ -3,6 +3,7 @@
 #define BP_BASE_JSON_H
 
 #include "base/err.h"
+#include "base/files/fs.h"
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +39,8 @@ bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);
 char *bp_json_text(const json_t *value);
 /** The same on one line (for .jsonl), newline at the end. */
 char *bp_json_line(const json_t *value);
+/** Write bp_json_line(line) to a draft; takes the reference, after an error too. */
+bp_err bp_json_write_line(bp_draft *draft, json_t *line);
 bp_err bp_json_save(const char *path, const json_t *value); /* bp_file_write of the text */
 
 /** Members of an object with their type checked: BP_ERR_FORMAT names the key and the file. Strings
@@ -48,6 +51,9 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
                           const char *name);
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
+
+/** The number `key` of an object; NaN if it has none. */
+double bp_json_number(const json_t *object, const char *key);
 
 /** A string of any bytes: each invalid UTF-8 byte becomes "\\xNN", two digits. NULL only for NULL;
  * json_string() would return NULL for such bytes too. New reference. */

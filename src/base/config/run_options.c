@@ -4,12 +4,12 @@
 #include <stddef.h>
 
 const bp_option bp_run_options[] = {
-    {"run.dir", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "the run folder", true,
+    {BP_STRING_KEY("run.dir", NULL), .help = "the run folder", .required = true,
      .at = BP_AT(bp_run_keys, dir)},
-    {"run.seed", BP_OPTION_INT, "1", 0, 9007199254740992.0, NULL, NULL,
-     "initialisation, order, dropout", false, .at = BP_AT(bp_run_keys, seed)},
-    {"tokenizer.path", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "tokenizer.json, the one that the corpus names; a bench times it", false,
+    {BP_INT_KEY("run.seed", "1", 0, 9007199254740992.0), .help = "initialisation, order, dropout",
+     .at = BP_AT(bp_run_keys, seed)},
+    {BP_STRING_KEY("tokenizer.path", NULL),
+     .help = "tokenizer.json, the one that the corpus names; a bench times it",
      .at = BP_AT(bp_run_keys, tokenizer_path)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {0},
 };

@@ -72,6 +72,8 @@ bp_err bp_draft_open(bp_draft *draft, const char *path);
 bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes);
 bp_err bp_draft_commit(bp_draft *draft);
 void bp_draft_drop(bp_draft *draft);
+/** Commit if `err` is BP_OK, and drop otherwise; returns the error. */
+bp_err bp_draft_end(bp_draft *draft, bp_err err);
 
 /** Is it a temporary name of bp_file_write, ".bp-TOKEN.tmp"? Such a file is garbage once no
  * process writes it. */

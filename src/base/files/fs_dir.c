@@ -2,6 +2,7 @@
 #include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,11 +78,6 @@ void bp_dir_refresh(const char *path)
     (void)utimensat(AT_FDCWD, path, NULL, 0); /* another user's folder stays as cached */
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
 {
     DIR *dir = opendir(path);
@@ -106,7 +102,7 @@ bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
         bp_names_free(names, *count);
         *count = 0;
     } else if (*count > 0) {
-        qsort(*names, (size_t)*count, sizeof(**names), by_name);
+        qsort(*names, (size_t)*count, sizeof(**names), bp_by_text);
     }
     return err;
 }

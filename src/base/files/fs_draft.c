@@ -98,6 +98,14 @@ bp_err bp_draft_commit(bp_draft *draft)
     return err;
 }
 
+bp_err bp_draft_end(bp_draft *draft, bp_err err)
+{
+    if (err == BP_OK)
+        return bp_draft_commit(draft);
+    bp_draft_drop(draft);
+    return err;
+}
+
 static bp_err write_file(const char *path, const void *data, size_t bytes, bool lightly)
 {
     bp_draft draft;
@@ -106,11 +114,7 @@ static bp_err write_file(const char *path, const void *data, size_t bytes, bool 
     if (err != BP_OK)
         return err;
     draft.lightly = lightly;
-    err = bp_draft_write(&draft, data, bytes);
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, bp_draft_write(&draft, data, bytes));
 }
 
 bp_err bp_file_write(const char *path, const void *data, size_t bytes)

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -18,13 +19,6 @@ static int by_order(const void *a, const void *b)
     if (x->order < y->order || x->order > y->order)
         return x->order < y->order ? -1 : 1;
     return x->document < y->document ? -1 : x->document > y->document;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const int64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
 }
 
 void explain_examples_choose(explain_examples *out, explain_choice choice, int64_t most,
@@ -47,7 +41,7 @@ void explain_examples_choose(explain_examples *out, explain_choice choice, int64
     out->documents = bp_alloc("explain.examples", out->count, sizeof *out->documents);
     for (int64_t k = 0; k < out->count; k++)
         out->documents[k] = all[k].document;
-    qsort(out->documents, (size_t)out->count, sizeof *out->documents, by_number);
+    qsort(out->documents, (size_t)out->count, sizeof *out->documents, bp_by_int64);
     bp_free(all);
 }
 
@@ -61,7 +55,7 @@ int64_t explain_examples_find(const explain_examples *examples, int64_t document
 {
     const int64_t *found = examples->count > 0
                                ? bsearch(&document, examples->documents, (size_t)examples->count,
-                                         sizeof document, by_number)
+                                         sizeof document, bp_by_int64)
                                : NULL;
 
     return found ? found - examples->documents : -1;

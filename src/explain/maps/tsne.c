@@ -5,7 +5,6 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <string.h>
 
 #define SEARCH_STEPS 200
 #define TINY         2.220446049250313e-16

@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 enum { SET, LABEL, PREFERRED, LABELLED, RIGHT, LOG_P };
 

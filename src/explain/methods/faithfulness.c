@@ -1,6 +1,7 @@
 /* The faithfulness of attributions: how much the prediction loses without the inputs that a method
  * ranks first (comprehensiveness), and with only these (sufficiency), compared with a random order.
  * DeYoung et al. 2020, "ERASER: A benchmark to evaluate rationalized NLP models", section 4.2. */
+#include "base/config/json.h"
 #include "explain/perturbation/features.h"
 #include "explain/perturbation/variants.h"
 
@@ -267,11 +268,6 @@ static void find_means(double *values, const int32_t *const *counts, const void 
         values[i] = targets > 0 ? values[i] / targets : (double)NAN;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 /* [low, high] of value `at` */
 static json_t *interval_at(const double *resamples, const table *self, int64_t at)
 {
@@ -279,7 +275,7 @@ static json_t *interval_at(const double *resamples, const table *self, int64_t a
 
     if (resamples)
         (void)bp_interval_of(&interval, resamples + at, BP_RESAMPLES, self->width, self->documents);
-    return json_pack("[oo]", number(interval.low), number(interval.high));
+    return json_pack("[oo]", bp_json_real(interval.low), bp_json_real(interval.high));
 }
 
 /* {"mean": ..., "interval": [low, high], "by_share": [...], "share_intervals": [[low, high]...]} */
@@ -288,10 +284,10 @@ static json_t *describe(const double *means, const double *resamples, const tabl
     json_t *shares = json_array(), *intervals = json_array();
 
     for (int s = 0; s < BP_EXPLAIN_SHARES; s++) {
-        (void)json_array_append_new(shares, number(means[at + 1 + s]));
+        (void)json_array_append_new(shares, bp_json_real(means[at + 1 + s]));
         (void)json_array_append_new(intervals, interval_at(resamples, self, at + 1 + s));
     }
-    return json_pack("{so so so so}", "mean", number(means[at]), "interval",
+    return json_pack("{so so so so}", "mean", bp_json_real(means[at]), "interval",
                      interval_at(resamples, self, at), "by_share", shares, "share_intervals",
                      intervals);
 }

@@ -1,5 +1,6 @@
 /* Maps of states: principal components of each layer, t-SNE and UMAP of some layers, and how well
  * each map keeps neighbours. Called through the table of methods. */
+#include "base/numbers.h"
 #include "explain/maps/maps.h"
 #include "explain/states/collection.h"
 
@@ -107,17 +108,12 @@ static void cut(bp_near *out, const bp_near *near, int64_t k)
     }
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The number of neighbours with affinities in t-SNE. */
 static int64_t affine(const projection *self)
 {
     return self->n <= FEW_POINTS
                ? self->n - 1
-               : least(self->n - 1, (int64_t)(3 * self->settings->keys->perplexity));
+               : bp_min(self->n - 1, (int64_t)(3 * self->settings->keys->perplexity));
 }
 
 /* Start from the components, with deviation 0.0001 of the first one. */
@@ -317,7 +313,7 @@ static bp_err merge(const bp_explain_collection *all, bp_h5 *h5, json_t *figures
     if (err == BP_OK) {
         choose(&self);
         self.C = self.points.C;
-        self.keep = least(COMPONENTS, self.C);
+        self.keep = bp_min(COMPONENTS, self.C);
         (void)json_object_set_new(figures, "points", json_integer(self.n));
         (void)json_object_set_new(figures, "of", json_integer(self.points.n));
         (void)json_object_set_new(figures, "variance_share", json_array());
@@ -356,7 +352,7 @@ static int64_t needs_points(const bp_explain_keys *keys)
 /* Points, their states as floats and in double, covariances and vectors, neighbours. */
 static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 {
-    int64_t n = least(tokens, MOST_POINTS), C = settings->info->layer_width,
+    int64_t n = bp_min(tokens, MOST_POINTS), C = settings->info->layer_width,
             near = (int64_t)(3 * settings->keys->perplexity) + settings->keys->neighbours;
 
     return 12 * tokens + 12 * n * C + 4 * (int64_t)sizeof(double) * C * C + 40 * n * near;

@@ -4,6 +4,7 @@
  * pairs. */
 #include "explain/states/collection.h"
 
+#include "base/config/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -337,11 +338,6 @@ static bp_err end(const similarity *self, bp_h5 *h5)
     return err == BP_OK && self->settings->word_count > 0 ? write_words(self, h5) : err;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static double mean_of(const double *values, int64_t n)
 {
     double sum = 0;
@@ -365,11 +361,11 @@ static void set_figures(const similarity *self, json_t *figures)
         double own = mean_of(self->self + at * self->types, self->types);
 
         (void)json_array_append_new(layers, json_integer(self->settings->layers[at]));
-        (void)json_array_append_new(anisotropy, number(self->anisotropy[at]));
-        (void)json_array_append_new(mean, number(own));
-        (void)json_array_append_new(adjusted, number(own - self->anisotropy[at]));
-        (void)json_array_append_new(inside,
-                                    number(mean_of(self->within + at * documents, documents)));
+        (void)json_array_append_new(anisotropy, bp_json_real(self->anisotropy[at]));
+        (void)json_array_append_new(mean, bp_json_real(own));
+        (void)json_array_append_new(adjusted, bp_json_real(own - self->anisotropy[at]));
+        (void)json_array_append_new(
+            inside, bp_json_real(mean_of(self->within + at * documents, documents)));
     }
     (void)json_object_set_new(figures, "layers", layers);
     (void)json_object_set_new(figures, "tokens", json_integer(self->points.n));
@@ -388,7 +384,7 @@ static void set_figures(const similarity *self, json_t *figures)
         }
         for (int64_t at = 0; at < self->settings->layer_count; at++)
             (void)json_array_append_new(
-                by_layer, number(self->word_self[at * self->settings->word_count + w]));
+                by_layer, bp_json_real(self->word_self[at * self->settings->word_count + w]));
         (void)json_object_set_new(words, word->text,
                                   json_pack("{sI so}", "occurrences",
                                             (json_int_t)self->word_counts[w], "self_similarity",

@@ -5,8 +5,6 @@
 
 #include "base/mem.h"
 
-#include <math.h>
-
 enum { DOCUMENT, PLACE, DISTANCE };
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,

@@ -2,13 +2,12 @@
 #include "explain/nearest/nearest.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "infer/neighbours/datastore.h"
 #include "infer/score/vectors/vectors.h"
-#include "mesh/collective.h"
 #include "models/open.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define POOL_BYTES 16
@@ -82,17 +81,9 @@ static bp_err open_store(explain_nearest *self, const bp_model *lm)
 
 static explain_near near_of(const explain_nearest *self, const bp_neighbour *one)
 {
-    int64_t low = 0, high = self->documents;
+    int64_t document = bp_stretch_of(self->starts, self->documents, one->row);
 
-    while (high - low > 1) {
-        int64_t middle = (low + high) / 2;
-
-        if (self->starts[middle] <= one->row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (explain_near){low, one->row - self->starts[low], one->distance};
+    return (explain_near){document, one->row - self->starts[document], one->distance};
 }
 
 /* Keys of targets [first, first + count), which one batch predicts. */

@@ -2,12 +2,9 @@
  * memories and of similarity. */
 #include "explain/pages/contexts.h"
 
-#include "base/mem.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define AROUND 48 /* bytes of context on either side */
 

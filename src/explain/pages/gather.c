@@ -2,11 +2,9 @@
  * method_files.c. */
 #include "explain/pages/gather.h"
 
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/page/page.h"
-#include "job/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "infer/score/page/page.h"
-#include "job/report/figures.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "explain/pages/tables.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -63,13 +64,6 @@ static int by_strength(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static int by_row(const void *a, const void *b)
-{
-    const int64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 static void choose(memories *self)
 {
     int64_t keys = self->rows / self->layers,
@@ -87,7 +81,7 @@ static void choose(memories *self)
             if (all[key].value > 0)
                 self->chosen[self->count++] = all[key].row;
     }
-    qsort(self->chosen, (size_t)self->count, sizeof *self->chosen, by_row);
+    qsort(self->chosen, (size_t)self->count, sizeof *self->chosen, bp_by_int64);
     bp_free(all);
 }
 

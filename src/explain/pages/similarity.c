@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #define MOST_TYPES      1000 /* tokens listed: those with the most occurrences */

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Smallest remaining share of a diagonal element; below it, the unknown is a combination of others.
  */

@@ -4,8 +4,6 @@
 
 #include "base/mem.h"
 
-#include <math.h>
-
 bp_err explain_sets_new(explain_sets *out, const bp_explain_settings *settings,
                         const bp_explained *document, const explain_features *features, int64_t k,
                         int64_t samples)

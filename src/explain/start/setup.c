@@ -4,7 +4,6 @@
 
 #include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "explain/perturbation/features.h"
 #include "explain/perturbation/flips.h"

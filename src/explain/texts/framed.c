@@ -3,7 +3,6 @@
 #include "explain/texts/texts.h"
 
 #include "base/buffer.h"
-#include "base/mem.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suffix.h"
 #include "io/corpus/corpus_build.h"
 
 #include <errno.h>
@@ -185,13 +186,6 @@ static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, cons
     return err;
 }
 
-static bool ends_with(const char *path, const char *end)
-{
-    size_t bytes = strlen(path), last = strlen(end);
-
-    return bytes > last && strcmp(path + bytes - last, end) == 0;
-}
-
 /* Each reading rank makes its own private file. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
 {
@@ -204,7 +198,7 @@ bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
 
     if (!wish->texts)
         return bp_corpus_open(out, wish->corpus);
-    if (ends_with(wish->texts, ".tsv") || ends_with(wish->texts, ".csv"))
+    if (bp_has_suffix(wish->texts, ".tsv") || bp_has_suffix(wish->texts, ".csv"))
         return BP_FAIL(
             BP_ERR_FORMAT, "explain.columns",
             "a file of columns is not one of texts: at explain.texts = %s; make a corpus "

@@ -7,7 +7,6 @@
 #include "infer/score/scorer.h"
 
 #include <math.h>
-#include <string.h>
 
 static int64_t at_most(int64_t count, int64_t most)
 {

@@ -6,7 +6,6 @@
  * over these ranks in rank order, then over tensor ranks. */
 #include "infer/ensemble/ensemble_priv.h"
 
-#include "base/err.h"
 #include "mesh/collective.h"
 #include "nn/core/layers.h"
 #include "statistics/dirichlet.h"

@@ -18,7 +18,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TAG_NEXT = 71, TAG_LOOK, TAG_LOGITS, TAG_COLUMNS, TAG_RESULT, TAG_RESULT_BYTES };

@@ -4,17 +4,13 @@
 
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "infer/neighbours/datastore.h"
 #include "infer/score/boundaries.h"
 #include "infer/score/keys.h"
 #include "infer/score/sets.h"
 #include "infer/score/unit.h"
 #include "models/open.h"
-
-static int64_t most_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Inputs of a window computed at once: by the requested context, else by the smallest of the
  * models' contexts. */
@@ -32,7 +28,7 @@ static int64_t find_inputs(const bp_work_models *models)
         least = asked;
     if (unlimited && least > BP_SCORE_PIECE_INPUTS)
         least = BP_SCORE_PIECE_INPUTS;
-    return most_of(least, 1);
+    return bp_max(least, 1);
 }
 
 /* Bytes of a datastore, by the size of its file; 0 for a job without one. */

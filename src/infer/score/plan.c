@@ -2,6 +2,7 @@
 #include "infer/score/plan.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "data/pairs.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -260,17 +261,7 @@ void bp_score_plan_clear(bp_score_plan *plan)
 
 int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
 {
-    int64_t low = 0, high = plan->files;
-
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-
-        if (plan->first_document[middle] <= document)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return bp_stretch_of(plan->first_document, plan->files, document);
 }
 
 /* The initial token of a corpus's documents (--bos) is not text either, and another prefix replaces

@@ -2,9 +2,9 @@
 #include "infer/score/scorer.h"
 
 #include "base/buffer.h"
+#include "base/config/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "infer/score/score.h"
 #include "statistics/inference.h"
 
 #include <inttypes.h>
@@ -25,17 +25,11 @@ typedef struct column {
     double (*value)(const json_t *figures, const char *key); /* NaN if there is none */
 } column;
 
-static double figure(const json_t *figures, const char *key)
-{
-    const json_t *value = json_object_get(figures, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* A standard error over so few documents is not to be relied on: it has no interval either. */
 static double error_over_documents(const json_t *figures, const char *key)
 {
-    return figure(figures, "documents") < BP_FEW_DOCUMENTS ? NAN : figure(figures, key);
+    return bp_json_number(figures, "documents") < BP_FEW_DOCUMENTS ? NAN
+                                                                   : bp_json_number(figures, key);
 }
 
 /* choose: fmin or fmax, which ignore NaN. */
@@ -46,7 +40,7 @@ static double chosen_of_members(const json_t *figures, const char *key,
     double chosen = NAN;
 
     for (size_t m = 0; m < json_array_size(members); m++)
-        chosen = choose(chosen, figure(json_array_get(members, m), key));
+        chosen = choose(chosen, bp_json_number(json_array_get(members, m), key));
     return chosen;
 }
 
@@ -177,8 +171,8 @@ static void report_choices(const json_t *choices)
         const json_t *of = json_object_get(choices, WAYS[w][0]);
         char interval[SCORER_INTERVAL_BYTES];
 
-        if (isfinite(figure(of, "value")))
-            bp_log("best choice right, %-18s  %.4f (%s)", WAYS[w][1], figure(of, "value"),
+        if (isfinite(bp_json_number(of, "value")))
+            bp_log("best choice right, %-18s  %.4f (%s)", WAYS[w][1], bp_json_number(of, "value"),
                    scorer_interval(interval, of));
     }
 }
@@ -195,7 +189,8 @@ char *scorer_spelling(const json_t *summary)
                          "%" PRId64 " of %" PRId64 " scored tokens are unknown words: perplexity "
                          "%.4f with them, %.4f without",
                          oov, (int64_t)json_integer_value(json_object_get(summary, "tokens")),
-                         figure(summary, "perplexity"), figure(summary, "perplexity_without_oov"));
+                         bp_json_number(summary, "perplexity"),
+                         bp_json_number(summary, "perplexity_without_oov"));
     if (loses)
         bp_buffer_printf(&text, "%sthe tokenizer takes away %s", oov > 0 ? "; " : "", loses);
     if (text.bytes == 0)
@@ -208,7 +203,8 @@ char *scorer_spelling(const json_t *summary)
 /* Worse by a factor of e than all tokens alike: no text of a trained model's kind is. */
 static void warn_of_guessing(const scorer *self)
 {
-    double perplexity = figure(self->summary, "perplexity"), tokens = (double)self->info.vocab_size;
+    double perplexity = bp_json_number(self->summary, "perplexity"),
+           tokens = (double)self->info.vocab_size;
 
     if (perplexity > exp(1) * tokens)
         BP_WARN("score.worse_than_guessing",
@@ -221,17 +217,17 @@ void scorer_report(const scorer *self)
 {
     char *spelling = scorer_spelling(self->summary);
     static const column PLAIN[] = {
-        {"documents", "documents", 9, 0, figure},
-        {"tokens", "tokens", 10, 0, figure},
-        {"perplexity", "perplexity", 10, 4, figure},
+        {"documents", "documents", 9, 0, bp_json_number},
+        {"tokens", "tokens", 10, 0, bp_json_number},
+        {"perplexity", "perplexity", 10, 4, bp_json_number},
         {"std. err", "perplexity_stderr_documents", 8, 4, error_over_documents},
-        {"bits/byte", "bits_per_byte", 9, 4, figure},
-        {"word ppl", "word_perplexity", 10, 4, figure}};
-    static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, figure},
+        {"bits/byte", "bits_per_byte", 9, 4, bp_json_number},
+        {"word ppl", "word_perplexity", 10, 4, bp_json_number}};
+    static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, bp_json_number},
                                       {"best member", "perplexity", 12, 4, least_of_members},
                                       {"worst member", "perplexity", 12, 4, most_of_members},
-                                      {"mutual inf.", "mutual_information", 11, 4, figure},
-                                      {"accuracy", "accuracy", 8, 4, figure}};
+                                      {"mutual inf.", "mutual_information", 11, 4, bp_json_number},
+                                      {"accuracy", "accuracy", 8, 4, bp_json_number}};
 
     json_t *rows = list_rows(self->summary);
 
@@ -254,6 +250,6 @@ void scorer_report(const scorer *self)
     report_choices(json_object_get(self->summary, "candidates"));
     if (bp_score_keys_of(self->config)->neighbours)
         bp_log("perplexity %.4f with %" PRId64 " neighbours of each token, %.4f without",
-               figure(self->summary, "perplexity"), bp_score_keys_of(self->config)->nearest,
-               figure(json_object_get(self->summary, "without_neighbours"), "perplexity"));
+               bp_json_number(self->summary, "perplexity"), bp_score_keys_of(self->config)->nearest,
+               bp_json_number(json_object_get(self->summary, "without_neighbours"), "perplexity"));
 }

@@ -1,7 +1,6 @@
 /* The job of scoring: its files, messages and --plan (job/work.h runs it). */
 #include "infer/score/sets.h"
 
-#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"

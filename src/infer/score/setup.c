@@ -7,7 +7,6 @@
 #include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "infer/score/score.h"
 #include "infer/score/task/documents.h"
 #include "infer/score/training_text.h"
 #include "infer/score/unit.h"

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "base/sort.h"
 #include "data/document_starts.h"
 #include "infer/score/tables/summary.h"
 #include "io/checkpoint/checkpoint.h"
@@ -102,13 +103,6 @@ static void visit_scored(texts *self, const int32_t *tokens, int64_t count)
             (known_document){hash_of(tokens, count), self->visited, count, false};
     }
     self->visited++;
-}
-
-static int by_hash(const void *a, const void *b)
-{
-    const known_document *one = a, *other = b;
-
-    return (one->hash > other->hash) - (one->hash < other->hash);
 }
 
 /* The first scored document with this hash, or where it would be. */
@@ -300,7 +294,7 @@ static bp_known_text compare(bp_corpus *corpus, bp_corpus *training, const char 
     bp_err err = each_document(corpus, visit_scored, &self);
 
     if (self.count > 0)
-        qsort(self.documents, (size_t)self.count, sizeof *self.documents, by_hash);
+        qsort(self.documents, (size_t)self.count, sizeof *self.documents, bp_by_uint64);
     if (err == BP_OK)
         err = each_document(training, visit_trained, &self);
     if (err == BP_OK && self.tokens > 0) {

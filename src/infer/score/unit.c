@@ -3,6 +3,7 @@
 #include "infer/score/unit.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -252,13 +253,6 @@ static void cut_batches(bp_score_unit *unit)
  * or, for a row that is cut, the length. */
 #define ROW_BITS 20
 
-static int compare_keys(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void sort_rows(bp_score_unit *unit)
 {
     for (int64_t i = 0; i < unit->order_count; i++) {
@@ -267,7 +261,7 @@ static void sort_rows(bp_score_unit *unit)
 
         unit->order[i] |= (unit->longest + unit->plan->longest - length) << ROW_BITS;
     }
-    qsort(unit->order, (size_t)unit->order_count, sizeof(*unit->order), compare_keys);
+    qsort(unit->order, (size_t)unit->order_count, sizeof(*unit->order), bp_by_int64);
     for (int64_t i = 0; i < unit->order_count; i++)
         unit->order[i] &= (INT64_C(1) << ROW_BITS) - 1;
 }

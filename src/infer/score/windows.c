@@ -2,16 +2,7 @@
 #include "infer/score/windows.h"
 
 #include "base/err.h"
-
-static int64_t min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
+#include "base/numbers.h"
 
 int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens)
 {
@@ -26,11 +17,11 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line)
     case BP_SCORE_ROLLING:
         if (line < 2)
             return 0;
-        return 1 + divide_up(line - 1 - min(C, line - 1), S);
+        return 1 + bp_divide_up(line - 1 - bp_min(C, line - 1), S);
     case BP_SCORE_STRIDE:
         if (line < 1)
             return 0;
-        return 1 + divide_up(line - min(C, line), S);
+        return 1 + bp_divide_up(line - bp_min(C, line), S);
     case BP_SCORE_HALF:
         return line / C;
     case BP_SCORE_PLL:
@@ -50,10 +41,10 @@ static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t 
     int64_t C = rule->context, S = rule->stride, targets = line - 1;
 
     if (w == 0)
-        return (bp_score_window){.inputs = min(C, targets), .scored = min(C, targets)};
+        return (bp_score_window){.inputs = bp_min(C, targets), .scored = bp_min(C, targets)};
 
     int64_t before = C + (w - 1) * S; /* scored by earlier windows */
-    int64_t scored = min(S, targets - before);
+    int64_t scored = bp_min(S, targets - before);
     return (bp_score_window){.first = before + scored - C, .inputs = C, .scored = scored};
 }
 
@@ -63,11 +54,12 @@ static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t 
 static bp_score_window stride(const bp_score_rule *rule, int64_t line, int64_t w)
 {
     int64_t first = w * rule->stride;
-    int64_t end = min(first + rule->context, line);
+    int64_t end = bp_min(first + rule->context, line);
     int64_t before = w == 0 ? 0 : first - rule->stride + rule->context;
     int64_t inputs = end - first - 1;
 
-    return (bp_score_window){.first = first, .inputs = inputs, .scored = min(inputs, end - before)};
+    return (bp_score_window){
+        .first = first, .inputs = inputs, .scored = bp_min(inputs, end - before)};
 }
 
 static bp_score_window half(const bp_score_rule *rule, int64_t w)
@@ -83,7 +75,7 @@ static bp_score_window masked(const bp_score_rule *rule, int64_t line, int64_t w
     int64_t most = rule->context - 2, first = w / most * most;
 
     return (bp_score_window){.first = first,
-                             .inputs = min(most, line - first) + 2,
+                             .inputs = bp_min(most, line - first) + 2,
                              .scored = 1,
                              .masked = 1 + w - first};
 }

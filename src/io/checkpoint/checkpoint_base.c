@@ -3,7 +3,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "mesh/collective.h"
 
 #include <string.h>
 

@@ -11,7 +11,6 @@
 #include "io/checkpoint/checkpoint_save_priv.h"
 #include "mesh/collective.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

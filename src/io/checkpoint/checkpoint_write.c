@@ -1,7 +1,6 @@
 /* Writing the files of a checkpoint. Synchronously: the writer of a group requests the others'
  * slices, part by part, while all wait. Or asynchronously: a thread of the writer reads the
  * snapshots of its node's ranks, without MPI calls, and yields to compute threads. */
-#include "base/fault.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/cores.h"
@@ -13,7 +12,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define TAG_REQUEST  1
 #define TAG_PART     2

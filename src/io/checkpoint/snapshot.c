@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <omp.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/suffix.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -80,13 +81,6 @@ static bp_err fail_index(const token_file *file, int64_t byte, const char *what)
     return BP_FAIL(BP_ERR_FORMAT, "tokens.bad_index",
                    "%s: at %s, byte %" PRId64 ", for %s; give the index that was written with it",
                    what, file->index_path, byte, file->path);
-}
-
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t bytes = strlen(text), length = strlen(suffix);
-
-    return bytes > length && strcmp(text + bytes - length, suffix) == 0;
 }
 
 /* ---- Megatron-LM: PREFIX.bin and PREFIX.idx ---- */
@@ -411,7 +405,7 @@ char *token_layout_path(const token_layout *layout, const char *given, int k)
     if (k >= (int)(sizeof layout->endings / sizeof *layout->endings) || !layout->endings[k])
         return NULL;
     for (int i = 0; i < 2 && layout->endings[0][0] != '\0' && bytes == strlen(given); i++)
-        if (ends_with(given, layout->endings[i]))
+        if (bp_has_suffix(given, layout->endings[i]))
             bytes -= strlen(layout->endings[i]);
     return bp_sprintf("%.*s%s", (int)bytes, given, layout->endings[k]);
 }

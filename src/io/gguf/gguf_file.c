@@ -3,8 +3,8 @@
 
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -326,7 +326,7 @@ static bp_err take_tensor(cursor *c, bp_gguf *file, int64_t alignment)
     tensor->place = (int64_t)offset; /* in the data, until the data's place is known */
     return offset > (uint64_t)file->bytes || offset % (uint64_t)alignment != 0 ||
                    tensor->bytes > file->bytes - (int64_t)offset
-               ? refuse(c, "a tensor ends beyond the file, or is not aligned, before the one")
+               ? refuse(c, "a tensor ends beyond the file, or is not bp_round_up, before the one")
                : BP_OK;
 }
 
@@ -351,11 +351,6 @@ static bp_err refuse_tensor(const bp_gguf *file, const char *tensor, const char 
                    file->path);
 }
 
-static int64_t aligned(int64_t place, int64_t alignment)
-{
-    return (place + alignment - 1) / alignment * alignment;
-}
-
 /* Adjacent, except for alignment. */
 static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
 {
@@ -366,7 +361,7 @@ static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
 
         if (tensor->place < end)
             return refuse_tensor(file, tensor->name, "overlaps the one before it");
-        if (tensor->place != aligned(end, alignment))
+        if (tensor->place != bp_round_up(end, alignment))
             return refuse_tensor(file, tensor->name, "leaves a gap before it");
         end = tensor->place + tensor->bytes;
         tensor->place += data;
@@ -374,7 +369,7 @@ static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
             return refuse_tensor(file, tensor->name, "ends beyond the file");
         file->by_name[k] = tensor;
     }
-    if (file->bytes - data > aligned(end, alignment))
+    if (file->bytes - data > bp_round_up(end, alignment))
         return BP_FAIL(BP_ERR_FORMAT, "gguf.too_long",
                        "not a sound GGUF file: %lld bytes follow the last tensor: at %s; " REMEDY,
                        (long long)(file->bytes - data - end), file->path);
@@ -448,7 +443,7 @@ static bp_err read_all(bp_gguf *file, cursor *c)
         return err;
     if (file->count > 0)
         qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, compare_places);
-    return place_tensors(file, file->count > 0 ? aligned(c->at, alignment) : c->at, alignment);
+    return place_tensors(file, file->count > 0 ? bp_round_up(c->at, alignment) : c->at, alignment);
 }
 
 bp_err bp_gguf_open(bp_gguf **out, const char *path)

@@ -9,9 +9,7 @@
 #include "io/gguf/gguf_rotary_priv.h"
 #include "io/huggingface/safetensors.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- keys ---- */

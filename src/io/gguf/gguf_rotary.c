@@ -3,7 +3,6 @@
 #include "io/gguf/gguf_rotary_priv.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define LLAMA3_LOW     1.0

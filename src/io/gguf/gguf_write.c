@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "io/huggingface/half.h"
 
 #include <fcntl.h>
@@ -104,11 +105,6 @@ static void add_tensor(bp_buffer *out, const bp_gguf_tensor *tensor)
     add_u64(out, (uint64_t)tensor->place);
 }
 
-static int64_t aligned(int64_t place)
-{
-    return (place + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static bp_err put(const bp_gguf_writer *writer, const void *data, size_t bytes)
 {
     return bp_write_all(writer->fd, data, bytes) == 0
@@ -120,7 +116,7 @@ static bp_err pad(const bp_gguf_writer *writer, int64_t bytes)
 {
     static const char ZEROS[ALIGNMENT] = {0};
 
-    return put(writer, ZEROS, (size_t)(aligned(bytes) - bytes));
+    return put(writer, ZEROS, (size_t)(bp_round_up(bytes, ALIGNMENT) - bytes));
 }
 
 static bp_err write_head(const bp_gguf_writer *writer, const json_t *keys)
@@ -168,7 +164,7 @@ bp_err bp_gguf_create(bp_gguf_writer **out, const char *path, const json_t *keys
             tensor->count *= tensor->shape[d];
         tensor->bytes = bp_gguf_bytes(tensor->type, tensor->count);
         tensor->place = place;
-        place = aligned(place + tensor->bytes);
+        place = bp_round_up(place + tensor->bytes, ALIGNMENT);
     }
     writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     err = writer->fd < 0 ? bp_fail_create("can't create", path) : write_head(writer, keys);

@@ -207,6 +207,17 @@ bp_err bp_h5_open(bp_h5 **out, const char *path)
     return open_as(out, path, path, false);
 }
 
+bp_err bp_h5_open_kind(bp_h5 **out, const char *path, const char *kind, int version)
+{
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, kind, version, path);
+    return err == BP_OK ? bp_h5_open(out, path) : err;
+}
+
 bp_err bp_h5_open_fd(bp_h5 **out, int fd, const char *path)
 {
     char real_path[48];

@@ -51,6 +51,9 @@ bp_err bp_h5_create_as(bp_h5 **out, const char *real_path, const char *path);
  * to read is checked afterwards (bp_h5_walk), in a separate process (corpus_convert.c). Errors:
  * BP_ERR_FORMAT HDF5 can't make sense of it; BP_ERR_INPUT, BP_ERR_DENIED. */
 bp_err bp_h5_open(bp_h5 **out, const char *path);
+/** The same for a file of ours, of this kind and version: it is hashed first, so that HDF5 sees no
+ * byte that was not. Errors: those of bp_user_block_verify and bp_user_block_expect too. */
+bp_err bp_h5_open_kind(bp_h5 **out, const char *path, const char *kind, int version);
 
 /** Open by descriptor (through /proc/self/fd), so that the opened file is the hashed one; `path` is
  * for messages. */

@@ -3,8 +3,6 @@
 
 #include "base/buffer.h"
 
-#include <string.h>
-
 static void append_sizes(bp_buffer *text, int dims, const hsize_t *extent)
 {
     for (int d = 0; d < dims; d++)

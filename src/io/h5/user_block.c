@@ -5,7 +5,6 @@
 #include "base/files/hash.h"
 #include "base/files/xxh.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

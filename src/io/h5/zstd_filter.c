@@ -3,7 +3,6 @@
 #include "zstd_filter.h"
 
 #include <hdf5.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <zstd.h>
 

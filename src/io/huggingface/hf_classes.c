@@ -1,5 +1,6 @@
 /* "architectures" of config.json: the supported classes of transformers for a type. The computation
  * of another class does not follow from its tensors, so it is refused by name. */
+#include "base/suffix.h"
 #include "io/huggingface/hf_config_priv.h"
 
 #include <stdio.h>
@@ -70,13 +71,6 @@ static const char *class_of(const json_t *config)
     return json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t bytes = strlen(name), last = strlen(end);
-
-    return bytes >= last && strcmp(name + bytes - last, end) == 0;
-}
-
 /* A model of images and text generates text, so it has the head of its text model. */
 static bp_err check_around(const json_t *config, const char *path)
 {
@@ -86,8 +80,8 @@ static bp_err check_around(const json_t *config, const char *path)
     bool writes = !name;
 
     for (int k = 0; WRITES[k]; k++)
-        writes = writes || ends_with(name, WRITES[k]);
-    return writes || (ends_with(name, "Model") && !strstr(name, "For"))
+        writes = writes || bp_ends_with(name, WRITES[k]);
+    return writes || (bp_ends_with(name, "Model") && !strstr(name, "For"))
                ? BP_OK
                : BP_FAIL(BP_ERR_FORMAT, "huggingface.unknown_class",
                          "\"architectures\" is \"%.60s\", whose head this program does not read; "

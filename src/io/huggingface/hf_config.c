@@ -4,7 +4,6 @@
 #include "base/buffer.h"
 #include "base/config/json.h"
 #include "base/config/pairs.h"
-#include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>

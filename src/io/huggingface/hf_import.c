@@ -6,7 +6,6 @@
 #include "io/huggingface/hf_model_priv.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool has_prefix(const bp_hf_model *model, const char *prefix)

@@ -3,7 +3,6 @@
 #include "base/config/json.h"
 #include "io/huggingface/hf_config_priv.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Word `second` of the two. New reference. */

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "io/huggingface/half.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  */
 #include "math/attention/attention.h"
 #include "base/err.h"
+#include "base/numbers.h"
 #include "base/trace.h"
 #include "math/attention/attention_priv.h"
 #include "math/gemm/linear_parts.h"
@@ -15,11 +16,6 @@
 #include <math.h>
 #include <omp.h>
 #include <string.h>
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Gradients of one query head's keys and values, if several heads share them. */
 static int64_t group_floats(const bp_attention_shape *shape)
@@ -37,7 +33,7 @@ static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *
     if (shape->entmax)
         return floats + group_floats(shape);
     if (precision == BP_BF16)
-        floats = most(floats, bp_head_scratch_bf16(shape));
+        floats = bp_max(floats, bp_head_scratch_bf16(shape));
     return bp_round_up(floats, 16) + group_floats(shape);
 }
 
@@ -139,7 +135,7 @@ void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
                              const bp_head_range *range, float *dkeys, const float *dvalues,
                              int64_t width)
 {
-    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->keys);
+    int64_t first = bp_range_first(range), last = bp_min(range->last_key * KEYS, one->keys);
     size_t bytes = (size_t)one->shape->D * sizeof(float);
 
     one->loops->scale(dkeys + first * width, one->scale, (last - first) * width);
@@ -169,7 +165,7 @@ static int64_t parts_of(int64_t heads, int64_t tiles)
 {
     int64_t threads = omp_get_max_threads();
 
-    return heads >= 4 * threads || heads % threads == 0 ? 1 : bp_least(tiles, 4 * threads);
+    return heads >= 4 * threads || heads % threads == 0 ? 1 : bp_min(tiles, 4 * threads);
 }
 
 /* First tile of a part: a causal tile's cost is proportional to its number, so the division goes
@@ -185,7 +181,7 @@ static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causa
 static double attention_pairs(const bp_attention_shape *shape)
 {
     double T = (double)shape->T, K = (double)bp_key_positions(shape),
-           W = (double)bp_least(shape->window > 0 ? shape->window : shape->T, shape->T),
+           W = (double)bp_min(shape->window > 0 ? shape->window : shape->T, shape->T),
            pairs = shape->causal ? W * (W + 1) / 2 + (T - W) * W : T * (shape->window > 0 ? W : K);
 
     return (double)(shape->B * shape->H * shape->D) * pairs;
@@ -202,7 +198,7 @@ static void *head_rows(const bp_head *one, const bp_operand *out, int64_t b, int
 static void forward_head(const bp_head *one, const bp_head_results *results, int64_t first,
                          int64_t last, float *scratch)
 {
-    int64_t T = one->shape->T, end = bp_least(last * QUERIES, T);
+    int64_t T = one->shape->T, end = bp_min(last * QUERIES, T);
 
     if (one->keys == 0) {
         clear_rows(results->out, one->out_halves, one->out_row, one->shape->D, first * QUERIES,
@@ -273,7 +269,7 @@ static int64_t backward_parts(int64_t heads, int64_t tiles)
     int64_t threads = omp_get_max_threads(), rounds = (heads + threads - 1) / threads;
     bool parted = tiles > 1 && 7.5 * (double)heads / (double)threads < 5.0 * (double)rounds;
 
-    return parted ? bp_least(tiles, 2 * (threads + heads - 1) / heads) : 1;
+    return parted ? bp_min(tiles, 2 * (threads + heads - 1) / heads) : 1;
 }
 
 /* A text of padding only. */
@@ -289,8 +285,8 @@ static void backward_head(const bp_head *one, const bp_head_results *results,
                           const bp_head_range *range, float *scratch)
 {
     int64_t K = bp_key_positions(one->shape), D = one->shape->D;
-    int64_t first = most(bp_range_first(range), one->keys),
-            last = bp_least(range->last_key * KEYS, K);
+    int64_t first = bp_max(bp_range_first(range), one->keys),
+            last = bp_min(range->last_key * KEYS, K);
 
     if (one->keys > 0 && one->shape->entmax)
         bp_head_backward_entmax(one, results, scratch);
@@ -298,7 +294,7 @@ static void backward_head(const bp_head *one, const bp_head_results *results,
         (one->tiles ? bp_head_backward_bf16 : bp_head_backward_f32)(one, results, range, scratch);
     else if (range->of_queries)
         clear_rows(results->dq, one->halves, one->q_row, D, range->first_query * QUERIES,
-                   bp_least(range->last_query * QUERIES, one->shape->T));
+                   bp_min(range->last_query * QUERIES, one->shape->T));
     if (one->keys == 0)
         clear_positions(one, results);
     if (range->of_keys) {
@@ -383,7 +379,7 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
                            const bp_attention_shape *shape, void *scratch)
 {
     int64_t heads = shape->B * bp_key_heads(shape), K = bp_key_positions(shape);
-    int64_t tiles = (bp_least(shape->T, K) + QUERIES - 1) / QUERIES;
+    int64_t tiles = (bp_min(shape->T, K) + QUERIES - 1) / QUERIES;
     /* heads of a group are added one by one, whole, as are gradients of a head's biases */
     bool whole = bp_key_heads(shape) < shape->H || shape->entmax || shape->bias || shape->apart;
     backward_call call = {gemm,

@@ -88,7 +88,7 @@ static int64_t padded(const bp_head *one)
 static bp_bf16_rows queries_of(const bp_head *one, int64_t first, int64_t most)
 {
     return (bp_bf16_rows){bp_value_at(one->q, first * one->q_row, one->halves),
-                          bp_least(most, one->shape->T - first), one->shape->D, one->q_row,
+                          bp_min(most, one->shape->T - first), one->shape->D, one->q_row,
                           one->halves};
 }
 
@@ -96,7 +96,7 @@ static bp_bf16_rows queries_of(const bp_head *one, int64_t first, int64_t most)
 static bp_bf16_rows outs_of(const bp_head *one, const void *out, int64_t first, int64_t most)
 {
     return (bp_bf16_rows){bp_value_at(out, first * one->out_row, one->out_halves),
-                          bp_least(most, one->shape->T - first), one->shape->D, one->out_row,
+                          bp_min(most, one->shape->T - first), one->shape->D, one->out_row,
                           one->out_halves};
 }
 
@@ -104,8 +104,7 @@ static bp_bf16_rows outs_of(const bp_head *one, const void *out, int64_t first, 
 static bp_bf16_rows keys_of(const bp_head *one, const void *x, int64_t first, int64_t most)
 {
     return (bp_bf16_rows){bp_value_at(x, first * one->kv_row, one->halves),
-                          bp_least(most, one->keys - first), one->shape->D, one->kv_row,
-                          one->halves};
+                          bp_min(most, one->keys - first), one->shape->D, one->kv_row, one->halves};
 }
 
 /* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less if there are
@@ -114,7 +113,7 @@ static int64_t keys_seen(const bp_head *one, int64_t q, int64_t k, int64_t block
 {
     int64_t end = one->shape->causal ? bp_keys_seen(one, q, PANEL) : one->keys;
 
-    return bp_least(block, end - k);
+    return bp_min(block, end - k);
 }
 
 /* Keys and values of [first, last) as a pass reads them; first is a multiple of FAR or of KEYS. */
@@ -125,8 +124,8 @@ static void pack_keys(const bp_head *one, const workspace *space, int64_t first,
     int64_t width = padded(one), block = backward ? KEYS : FAR;
 
     for (int64_t k = first; k < last; k += block) {
-        bp_bf16_rows keys = keys_of(one, one->k, k, bp_least(block, last - k)),
-                     values = keys_of(one, one->v, k, bp_least(block, last - k));
+        bp_bf16_rows keys = keys_of(one, one->k, k, bp_min(block, last - k)),
+                     values = keys_of(one, one->v, k, bp_min(block, last - k));
         passes->rows(space->key_rows + k * width, &keys, block);
         if (backward)
             passes->rows(space->value_rows + k * width, &values, block);
@@ -307,14 +306,14 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
                           int64_t last, float *scratch)
 {
     workspace space = workspace_of(scratch, one->shape);
-    int64_t T = one->shape->T, end = bp_least(last * QUERIES, T);
+    int64_t T = one->shape->T, end = bp_min(last * QUERIES, T);
 
     if (first == last)
         return;
     one->tiles->begin();
-    pack_keys(one, &space, 0, one->shape->causal ? bp_least(end, one->keys) : one->keys, false);
+    pack_keys(one, &space, 0, one->shape->causal ? bp_min(end, one->keys) : one->keys, false);
     for (int64_t q = first * QUERIES; q < end; q += GROUP)
-        forward_tile(one, results, &space, q, bp_least(GROUP, end - q));
+        forward_tile(one, results, &space, q, bp_min(GROUP, end - q));
     one->tiles->end();
 }
 
@@ -345,7 +344,7 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
 static void add_bias_gradient(const bp_head *one, float *dbias, const workspace *space,
                               const visit *panel)
 {
-    int64_t q = panel->q + panel->at, rows = bp_least(PANEL, one->shape->T - q);
+    int64_t q = panel->q + panel->at, rows = bp_min(PANEL, one->shape->T - q);
 
     for (int64_t j = 0; dbias && j < panel->keys; j++) {
         float dscores[PANEL];
@@ -400,7 +399,7 @@ static bp_bf16_tile sum_product(const bp_head *one, float *sums, const uint16_t 
 static void add_key_gradients(const bp_head *one, const workspace *space, int64_t q, int64_t rows,
                               int64_t k)
 {
-    int64_t width = padded(one), last = bp_round_up(bp_least(k + KEYS, one->keys), BLOCK),
+    int64_t width = padded(one), last = bp_round_up(bp_min(k + KEYS, one->keys), BLOCK),
             unit = one->shape->causal && last - BLOCK > q ? BLOCK : last - k;
     bp_bf16_tile products[2 * KEYS / BLOCK];
     int count = 0;
@@ -494,7 +493,7 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
 static void store_gradients(const bp_head *one, const bp_head_results *results,
                             const bp_head_range *range, const workspace *space)
 {
-    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->keys),
+    int64_t first = bp_range_first(range), last = bp_min(range->last_key * KEYS, one->keys),
             width = padded(one);
     float kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
     bp_bf16_rows shape = keys_of(one, one->k, first, last - first);
@@ -512,8 +511,8 @@ void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
 {
     workspace space = workspace_of(scratch, one->shape);
     int64_t T = one->shape->T, width = padded(one), first = bp_range_first(range),
-            last = bp_least(range->last_key * KEYS, one->keys),
-            end = bp_least(range->last_query * QUERIES, T);
+            last = bp_min(range->last_key * KEYS, one->keys),
+            end = bp_min(range->last_query * QUERIES, T);
     size_t bytes = (size_t)((bp_round_up(last, KEYS) - first) * width) * sizeof(float);
 
     if (first >= last)
@@ -525,7 +524,7 @@ void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
         memset(space.dvalues + first * width, 0, bytes);
     }
     for (int64_t q = range->first_query * QUERIES; q < end; q += GROUP)
-        backward_tile(one, results, &space, range, q, bp_least(GROUP, end - q));
+        backward_tile(one, results, &space, range, q, bp_min(GROUP, end - q));
     one->tiles->end();
     if (range->of_keys)
         store_gradients(one, results, range, &space);

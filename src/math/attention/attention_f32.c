@@ -1,6 +1,5 @@
 /* Attention of one head in float32; keys and values are read where they are. */
 #include "math/attention/attention_priv.h"
-#include <math.h>
 #include <string.h>
 
 static int64_t padded(int64_t D)
@@ -47,7 +46,7 @@ static void multiply(const bp_head *one, const bp_tile *whole, int64_t visible, 
         part.b += n;
         part.c += n;
         part.N = PANEL;
-        *(over_keys ? &part.K : &part.M) = bp_least(keys, visible + n + PANEL);
+        *(over_keys ? &part.K : &part.M) = bp_min(keys, visible + n + PANEL);
         one->loops->tile_product(&part);
     }
 }
@@ -95,7 +94,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
 {
     float *apart = one->shape->apart ? scratch + apart_at(one->shape) : NULL;
     const bp_loops *loops = one->loops;
-    int64_t D = one->shape->D, rows = bp_least(QUERIES, one->shape->T - q),
+    int64_t D = one->shape->D, rows = bp_min(QUERIES, one->shape->T - q),
             end = bp_keys_seen(one, q, rows);
     float *queries = scratch, *sums = queries + D * QUERIES, *scores = sums + D * QUERIES;
     float *mask = scores + KEYS * QUERIES, *max = mask + KEYS * QUERIES, *sum = max + QUERIES,
@@ -108,7 +107,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
     memset(sums, 0, (size_t)(D * QUERIES) * sizeof *sums);
     bp_head_start(max, sum);
     for (int64_t k = bp_first_seen(one, q, KEYS); k < end; k += KEYS) {
-        int64_t keys = bp_least(KEYS, end - k);
+        int64_t keys = bp_min(KEYS, end - k);
         const place at = {q, k, keys};
         multiply_rows(one, scores, one->k, queries, &at);
         bp_head_cap(one, scores, NULL, keys * QUERIES, 1);
@@ -214,7 +213,7 @@ static void add_rows(const bp_head *one, float *sums, const float *tile, const f
                                             .a_column = 1,
                                             .b = rows + first * width,
                                             .b_row = width,
-                                            .M = bp_least(block, at->keys - key),
+                                            .M = bp_min(block, at->keys - key),
                                             .N = width,
                                             .K = QUERIES - first,
                                             .accumulate = true});
@@ -267,15 +266,15 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
         bp_apart_begin(one, space.apart, true);
     if (range->of_keys)
         memset(space.dkeys, 0, (size_t)(2 * bp_key_positions(one->shape) * width) * sizeof(float));
-    for (int64_t q = range->first_query * QUERIES; q < bp_least(range->last_query * QUERIES, T);
+    for (int64_t q = range->first_query * QUERIES; q < bp_min(range->last_query * QUERIES, T);
          q += QUERIES) {
-        int64_t rows = bp_least(QUERIES, T - q), end = bp_range_last(one, range, q, rows);
+        int64_t rows = bp_min(QUERIES, T - q), end = bp_range_last(one, range, q, rows);
         if (first >= end)
             continue;
         load_queries(one, &space, results, q, rows);
         int64_t seen = bp_first_seen(one, q, KEYS);
         for (int64_t k = seen > first ? seen : first; k < end; k += KEYS)
-            backward_tile(one, results, &space, range, &(place){q, k, bp_least(KEYS, end - k)});
+            backward_tile(one, results, &space, range, &(place){q, k, bp_min(KEYS, end - k)});
         if (space.apart)
             bp_apart_end_queries(one, space.apart, space.dqueries, space.query_rows);
         if (!range->of_queries)

@@ -3,6 +3,7 @@
 #ifndef BP_MATH_ATTENTION_ATTENTION_PRIV_H
 #define BP_MATH_ATTENTION_ATTENTION_PRIV_H
 
+#include "base/numbers.h"
 #include "math/attention/attention.h"
 #include "math/bf16/bf16_tiles.h"
 #include "math/loops/loops.h"
@@ -59,16 +60,6 @@ static inline void *bp_value_at(const void *x, int64_t at, bool halves)
     return halves ? (void *)((uint16_t *)x + at) : (void *)((float *)x + at);
 }
 
-static inline int64_t bp_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t bp_round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
 /** In a window, how many keys before and after its own place a query sees. */
 static inline int64_t bp_window_before(const bp_attention_shape *shape)
 {
@@ -86,7 +77,7 @@ static inline int64_t bp_keys_seen(const bp_head *one, int64_t q, int64_t querie
     const bp_attention_shape *shape = one->shape;
     bool ends = shape->causal || shape->window > 0;
 
-    return ends ? bp_least(q + queries + bp_window_after(shape), one->keys) : one->keys;
+    return ends ? bp_min(q + queries + bp_window_after(shape), one->keys) : one->keys;
 }
 
 /** How many more keys of the tile at k than its own number a query of the tile at q sees. */
@@ -111,7 +102,7 @@ static inline int64_t bp_group_first(const bp_attention_shape *shape, int64_t kv
 {
     int64_t first = kv * bp_group_heads(shape) - shape->before;
 
-    return first < 0 ? 0 : bp_least(first, shape->H);
+    return first < 0 ? 0 : bp_min(first, shape->H);
 }
 
 /* The score of an unseen key: negligible next to any score, yet finite, so that a query that has
@@ -131,7 +122,7 @@ static inline int64_t bp_first_seen(const bp_head *one, int64_t q, int64_t unit)
 {
     int64_t first = one->shape->window > 0 ? q - bp_window_before(one->shape) : 0;
 
-    return first > 0 ? bp_least(first, one->keys - 1) / unit * unit : 0;
+    return first > 0 ? bp_min(first, one->keys - 1) / unit * unit : 0;
 }
 
 static inline void bp_head_window(const bp_head *one, float *scores, int64_t lanes, int64_t q,
@@ -184,7 +175,7 @@ static inline void bp_head_bias(const bp_head *one, float *scores, int64_t lanes
 static inline void bp_head_bias_gradient(const bp_head *one, float *dbias, const float *dscores,
                                          int64_t lanes, int64_t q, int64_t k, int64_t keys)
 {
-    int64_t rows = bp_least(lanes, one->shape->T - q);
+    int64_t rows = bp_min(lanes, one->shape->T - q);
 
     if (!dbias)
         return;
@@ -224,7 +215,7 @@ static inline int64_t bp_range_first(const bp_head_range *range)
 static inline int64_t bp_range_last(const bp_head *one, const bp_head_range *range, int64_t q,
                                     int64_t rows)
 {
-    return bp_least(range->last_key * KEYS, bp_keys_seen(one, q, rows));
+    return bp_min(range->last_key * KEYS, bp_keys_seen(one, q, rows));
 }
 
 /** Query tiles [first, last) of one head, and a range of the backward pass; scratch in floats. */

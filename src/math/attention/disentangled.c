@@ -3,7 +3,6 @@
  * each product the element of its distance. */
 #include "math/attention/attention_priv.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- scratch ---- */
@@ -67,7 +66,7 @@ void bp_apart_begin(const bp_head *one, float *scratch, bool backward)
 
     for (int64_t r = 0; r < rows; r += QUERIES) {
         one->loops->transpose_in(s.transposed, one->position_queries + r * one->position_row,
-                                 bp_least(QUERIES, rows - r), D, one->position_row, one->scale);
+                                 bp_min(QUERIES, rows - r), D, one->position_row, one->scale);
         one->loops->tile_product(&(bp_tile){.c = s.of_keys + r,
                                             .c_row = R,
                                             .a = one->k,
@@ -126,7 +125,7 @@ void bp_apart_score_gradients(const bp_head *one, float *scratch, const float *d
                               int64_t k, int64_t keys)
 {
     space s = space_of(scratch, one->shape);
-    int64_t R = rows_up(one->shape), rows = bp_least(QUERIES, one->shape->T - q);
+    int64_t R = rows_up(one->shape), rows = bp_min(QUERIES, one->shape->T - q);
 
     for (int64_t j = 0; j < keys; j++) {
         const int32_t *row = one->shape->apart->row + bp_bias_at(one, q, k + j);

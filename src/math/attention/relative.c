@@ -86,7 +86,7 @@ int64_t bp_distance_row(const bp_distances *by, int64_t offset)
         at = offset < 0 ? -bucket : bucket;
     }
     at += span;
-    return at < 0 ? 0 : bp_least(at, 2 * span - 1);
+    return at < 0 ? 0 : bp_min(at, 2 * span - 1);
 }
 
 void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_shape *shape)

@@ -8,8 +8,8 @@
  * many rows use other loops, with the same bits (bf16_strips.c).
  */
 #include "math/bf16/bf16_gemm.h"
+#include "base/numbers.h"
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,14 +27,10 @@
 #define LARGE_SUMS  (1 << 18)                                 /* floats */
 #define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS) /* and BP_BF16_FEW_FLOATS */
 
-static int64_t up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit;
-}
-
 size_t bp_bf16_panels_bytes(int64_t K, int64_t N)
 {
-    return (size_t)(up(K, BP_BF16_STEP) * up(N, BP_BF16_COLUMNS) * STEP_WORDS) * sizeof(uint32_t);
+    return (size_t)(bp_divide_up(K, BP_BF16_STEP) * bp_divide_up(N, BP_BF16_COLUMNS) * STEP_WORDS) *
+           sizeof(uint32_t);
 }
 
 static int64_t cache_bytes(int name, int64_t otherwise)
@@ -94,12 +90,13 @@ static void choose_grid(sizes *s, int threads)
     int64_t least = INT64_MAX, best_work = INT64_MAX, best_sides = INT64_MAX;
 
     for (int64_t rows = 1; rows <= threads; rows++) {
-        int64_t work = up(s->m_panels, rows) * up(s->n_panels, threads / rows);
+        int64_t work = bp_divide_up(s->m_panels, rows) * bp_divide_up(s->n_panels, threads / rows);
         least = work < least ? work : least;
     }
     for (int64_t rows = 1; rows <= threads; rows++) {
         int64_t columns = threads / rows;
-        int64_t m = up(s->m_panels, rows), n = up(s->n_panels, columns), work = m * n;
+        int64_t m = bp_divide_up(s->m_panels, rows), n = bp_divide_up(s->n_panels, columns),
+                work = m * n;
         if (work > least + least / EQUAL_WORK || m + n > best_sides ||
             (m + n == best_sides && work >= best_work))
             continue;
@@ -128,18 +125,18 @@ static int64_t left_words(const bp_bf16_kernel *kernel, int64_t steps)
  * store may write one vector past the end, for which each panel has space). */
 static sizes sizes_of(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads)
 {
-    sizes s = {.m_panels = up(M, kernel->rows),
-               .n_panels = up(N, BP_BF16_COLUMNS),
-               .steps = up(K, BP_BF16_STEP)};
+    sizes s = {.m_panels = bp_divide_up(M, kernel->rows),
+               .n_panels = bp_divide_up(N, BP_BF16_COLUMNS),
+               .steps = bp_divide_up(K, BP_BF16_STEP)};
     int64_t most = most_steps(kernel);
 
     choose_grid(&s, threads);
-    s.runs = up(s.steps, most * kernel->k_blocks);
-    s.run_steps = up(s.steps, s.runs);
-    s.block_steps = up(s.run_steps, up(s.run_steps, most));
-    s.n_most = bp_smaller(held_panels(s.run_steps), s.n_panels > 0 ? s.n_panels : 1);
-    bool at_once = up(s.n_panels, s.across) <= s.n_most;
-    s.left_panels = at_once ? 1 : up(s.m_panels, s.down);
+    s.runs = bp_divide_up(s.steps, most * kernel->k_blocks);
+    s.run_steps = bp_divide_up(s.steps, s.runs);
+    s.block_steps = bp_divide_up(s.run_steps, bp_divide_up(s.run_steps, most));
+    s.n_most = bp_min(held_panels(s.run_steps), s.n_panels > 0 ? s.n_panels : 1);
+    bool at_once = bp_divide_up(s.n_panels, s.across) <= s.n_most;
+    s.left_panels = at_once ? 1 : bp_divide_up(s.m_panels, s.down);
     s.left_words = left_words(kernel, at_once ? s.block_steps : s.run_steps);
     return s;
 }
@@ -266,7 +263,7 @@ static void finish_panel(const plan *p, const visit *v, int64_t first, int64_t l
     for (int64_t r = 0; r < rows; r++)
         for (int64_t n = first; n < last; n += BP_PASS_COLUMNS)
             epilogue->pass(epilogue->context, panel_workspace(p, v) + r * row + n - first, m + r, n,
-                           bp_smaller(BP_PASS_COLUMNS, last - n), sums ? sums + n : NULL);
+                           bp_min(BP_PASS_COLUMNS, last - n), sums ? sums + n : NULL);
 }
 
 static void pack_left(const plan *p, const visit *v)
@@ -333,7 +330,7 @@ static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t run)
 {
     const sizes *s = p->sizes;
     int64_t first = cut(s->steps, s->runs, run), steps = cut(s->steps, s->runs, run + 1) - first;
-    int64_t blocks = up(steps, s->block_steps), group = blocks > 1 ? ROW_PANELS : 1;
+    int64_t blocks = bp_divide_up(steps, s->block_steps), group = blocks > 1 ? ROW_PANELS : 1;
     visit held = {.panel = -1};
 
     for (int64_t m = p->m_first; m < p->m_last; m += group)
@@ -357,7 +354,7 @@ static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t run)
 
 static void sum_rectangle(const plan *p)
 {
-    int64_t columns = p->n_last - p->n_first, parts = up(columns, p->sizes->n_most);
+    int64_t columns = p->n_last - p->n_first, parts = bp_divide_up(columns, p->sizes->n_most);
 
     p->kernel->begin();
     for (int64_t run = 0; run < p->sizes->runs; run++)
@@ -401,11 +398,11 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads)
 {
-    int64_t steps = up(K, BP_BF16_STEP), most = most_steps(kernel) * kernel->k_blocks;
+    int64_t steps = bp_divide_up(K, BP_BF16_STEP), most = most_steps(kernel) * kernel->k_blocks;
     steps = steps < most ? steps : most;
-    int64_t across = (up(N, BP_BF16_COLUMNS) - 1) / held_panels(steps);
+    int64_t across = (bp_divide_up(N, BP_BF16_COLUMNS) - 1) / held_panels(steps);
     across = across < threads ? across : threads;
-    int64_t panels = across * (up(M, kernel->rows) + threads) + threads;
+    int64_t panels = across * (bp_divide_up(M, kernel->rows) + threads) + threads;
 
     size_t strips =
         bp_bf16_strips_take(kernel, K) ? bp_bf16_strips_bytes(M, K) * (size_t)threads : 0;
@@ -417,7 +414,7 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
 
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K)
 {
-    return up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks &&
+    return bp_divide_up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks &&
            !bp_bf16_strips_take(kernel, K);
 }
 
@@ -434,17 +431,17 @@ static size_t sums_bytes(const bp_bf16_kernel *kernel, int64_t n_most)
 
 size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads)
 {
-    int64_t panels = held_panels(up(K, BP_BF16_STEP));
+    int64_t panels = held_panels(bp_divide_up(K, BP_BF16_STEP));
 
     if (bp_bf16_strips_take(kernel, K))
         return 0;
-    return (size_t)threads * sums_bytes(kernel, bp_smaller(panels, up(N, BP_BF16_COLUMNS)));
+    return (size_t)threads * sums_bytes(kernel, bp_min(panels, bp_divide_up(N, BP_BF16_COLUMNS)));
 }
 
 static bool are_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, const sizes *s)
 {
-    return bp_bf16_strips_gain(kernel, product, up(s->m_panels, s->down),
-                               up(s->n_panels, s->across));
+    return bp_bf16_strips_gain(kernel, product, bp_divide_up(s->m_panels, s->down),
+                               bp_divide_up(s->n_panels, s->across));
 }
 
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int threads)

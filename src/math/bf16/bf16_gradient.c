@@ -5,6 +5,7 @@
  * held partly in L1. A k of up to ONE_RUN steps is one run; longer ones are divided into runs,
  * with sums in L2 too. Sums begin with c or 0 and run over k in order: they have the bits of the
  * other loops (bf16_gemm.c). */
+#include "base/numbers.h"
 #include "math/bf16/bf16_gemm.h"
 #include "math/bf16/bf16_gradient_priv.h"
 #include <omp.h>
@@ -19,11 +20,6 @@
 #define HELD_STEPS   384 /* of panels of the left side, 2 KiB each, in one run */
 #define RUN_PANELS   11  /* of the left side, in runs */
 #define RUN_COLUMNS  24  /* panels of the right side */
-
-static int64_t up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit;
-}
 
 static int64_t cut(int64_t n, int64_t parts, int64_t part)
 {
@@ -59,9 +55,10 @@ bool bp_bf16_takes_gradient(const bp_bf16_kernel *kernel, const bp_bf16_gradient
                             int threads)
 {
     return kernel->gradient && (uintptr_t)gradient->c % LINE == 0 &&
-           gradient->c_row % LINE_FLOATS == 0 && up(gradient->K, BP_BF16_STEP) >= LEAST_STEPS &&
-           up(gradient->M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
-           up(gradient->N, BP_BF16_COLUMNS) >= LEAST_PANELS;
+           gradient->c_row % LINE_FLOATS == 0 &&
+           bp_divide_up(gradient->K, BP_BF16_STEP) >= LEAST_STEPS &&
+           bp_divide_up(gradient->M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
+           bp_divide_up(gradient->N, BP_BF16_COLUMNS) >= LEAST_PANELS;
 }
 
 /* Words of a left side, and of all of a thread. */
@@ -81,27 +78,27 @@ size_t bp_bf16_gradient_bytes(const bp_bf16_kernel *kernel, int64_t K, int threa
 {
     int64_t words = thread_words(K), least = thread_words(1);
 
-    if (!kernel->gradient || up(K, BP_BF16_STEP) < LEAST_STEPS)
+    if (!kernel->gradient || bp_divide_up(K, BP_BF16_STEP) < LEAST_STEPS)
         return 0;
     return (size_t)(words > least ? words : least) * sizeof(uint32_t) * (size_t)threads;
 }
 
 static int64_t rows_of(const work *w, int64_t panel)
 {
-    return bp_smaller(BP_BF16_ROWS, w->product->M - panel * BP_BF16_ROWS);
+    return bp_min(BP_BF16_ROWS, w->product->M - panel * BP_BF16_ROWS);
 }
 
 static int64_t columns_of(const work *w, int64_t panel)
 {
-    return bp_smaller(BP_BF16_COLUMNS, w->product->N - panel * BP_BF16_COLUMNS);
+    return bp_min(BP_BF16_COLUMNS, w->product->N - panel * BP_BF16_COLUMNS);
 }
 
 /* Visit `at`, or the last one. */
 static visit visit_at(const work *w, int64_t at)
 {
-    at = bp_smaller(at, w->runs * w->blocks * w->parts - 1);
+    at = bp_min(at, w->runs * w->blocks * w->parts - 1);
     int64_t run = at % w->runs, block = at / w->runs % w->blocks, part = at / w->runs / w->blocks,
-            rows = w->m_last - w->m_first, columns = up(w->product->N, BP_BF16_COLUMNS);
+            rows = w->m_last - w->m_first, columns = bp_divide_up(w->product->N, BP_BF16_COLUMNS);
 
     return (visit){.at = at,
                    .m0 = w->m_first + cut(rows, w->blocks, block),
@@ -148,7 +145,7 @@ static column column_of(const work *w, const visit *v, const visit *next, int64_
 /* The visit's rows of the operands: the last visit may not fill its steps. */
 static int64_t depth_of(const work *w, const visit *v)
 {
-    return bp_smaller(v->last * BP_BF16_STEP, w->product->K) - v->first * BP_BF16_STEP;
+    return bp_min(v->last * BP_BF16_STEP, w->product->K) - v->first * BP_BF16_STEP;
 }
 
 static void turn_left(const work *w, const visit *v)
@@ -160,7 +157,7 @@ static void turn_left(const work *w, const visit *v)
             w->kernel->pack_transposed(w->left + ((m - v->m0) * steps + step) * STEP_WORDS,
                                        left_at(w, m, v->first + step), w->product->a_row,
                                        rows_of(w, m),
-                                       bp_smaller(BP_BF16_STEP, depth - step * BP_BF16_STEP));
+                                       bp_min(BP_BF16_STEP, depth - step * BP_BF16_STEP));
 }
 
 /* A block at an edge, from rows into quarters or back. */
@@ -258,19 +255,20 @@ static void multiply_rows(work *w)
 void bp_bf16_multiply_gradient(const bp_bf16_kernel *kernel, const bp_bf16_gradient *gradient,
                                void *scratch)
 {
-    int64_t steps = up(gradient->K, BP_BF16_STEP), panels = up(gradient->M, BP_BF16_ROWS),
-            threads = omp_get_max_threads();
+    int64_t steps = bp_divide_up(gradient->K, BP_BF16_STEP),
+            panels = bp_divide_up(gradient->M, BP_BF16_ROWS), threads = omp_get_max_threads();
 
 #pragma omp parallel for schedule(static) if (threads > 1)
     for (int64_t i = 0; i < threads; i++) {
         work w = {.kernel = kernel,
                   .product = gradient,
                   .steps = steps,
-                  .runs = steps <= ONE_RUN ? 1 : up(steps, LONG_RUN),
+                  .runs = steps <= ONE_RUN ? 1 : bp_divide_up(steps, LONG_RUN),
                   .m_first = cut(panels, threads, i),
                   .m_last = cut(panels, threads, i + 1)};
-        w.blocks = up(w.m_last - w.m_first, w.runs > 1 ? RUN_PANELS : HELD_STEPS / steps);
-        w.parts = w.runs > 1 ? up(up(gradient->N, BP_BF16_COLUMNS), RUN_COLUMNS) : 1;
+        w.blocks = bp_divide_up(w.m_last - w.m_first, w.runs > 1 ? RUN_PANELS : HELD_STEPS / steps);
+        w.parts =
+            w.runs > 1 ? bp_divide_up(bp_divide_up(gradient->N, BP_BF16_COLUMNS), RUN_COLUMNS) : 1;
         w.past = !gradient->accumulate || w.runs > 1;
         w.left = (uint32_t *)scratch + i * thread_words(gradient->K);
         w.finished = (float *)(w.left + left_words(gradient->K));

@@ -1,6 +1,5 @@
 /* Linear maps by our own bf16 products: a weight's panels, the panels of a weight gradient. */
 #include "math/bf16/bf16_linear.h"
-#include "base/err.h"
 #include "base/trace.h"
 #include "math/bf16/bf16_gradient_priv.h"
 #include <omp.h>

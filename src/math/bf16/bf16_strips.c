@@ -1,6 +1,7 @@
 /* Our own bf16 products, left side streaming: a block of panels of the left side is in L2, a panel
  * of the right side in L1, and each panel of the right side is multiplied with the whole block. A
  * k of up to 768 is one run; longer ones have several, with sums in L2. */
+#include "base/numbers.h"
 #include "math/bf16/bf16_gemm.h"
 #include <string.h>
 
@@ -16,11 +17,6 @@
 #define RUN_COLUMNS   24  /* panels of the right side */
 #define A_COLUMNS     16  /* during this many of the last ones the next left side is prefetched */
 #define PAST_FLOATS   (1 << 18) /* this many sums or more bypass the caches */
-
-static int64_t up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit;
-}
 
 static int64_t cut(int64_t n, int64_t parts, int64_t part)
 {
@@ -47,7 +43,7 @@ typedef struct visit {
 
 bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K)
 {
-    return kernel->strip && up(K, BP_BF16_STEP) >= LEAST_STEPS;
+    return kernel->strip && bp_divide_up(K, BP_BF16_STEP) >= LEAST_STEPS;
 }
 
 static bool rows_are_lines(const bp_bf16_product *product)
@@ -67,9 +63,9 @@ bool bp_bf16_strips_gain(const bp_bf16_kernel *kernel, const bp_bf16_product *pr
 
 size_t bp_bf16_strips_bytes(int64_t M, int64_t K)
 {
-    int64_t panels = up(M, BP_BF16_ROWS), steps = up(K, BP_BF16_STEP);
-    int64_t held = bp_smaller(HELD_STEPS, panels * bp_smaller(steps, ONE_RUN));
-    int64_t blocks = steps > ONE_RUN ? bp_smaller(panels, RUN_PANELS) * RUN_COLUMNS : 0;
+    int64_t panels = bp_divide_up(M, BP_BF16_ROWS), steps = bp_divide_up(K, BP_BF16_STEP);
+    int64_t held = bp_min(HELD_STEPS, panels * bp_min(steps, ONE_RUN));
+    int64_t blocks = steps > ONE_RUN ? bp_min(panels, RUN_PANELS) * RUN_COLUMNS : 0;
 
     return (size_t)(held * STEP_WORDS + (blocks + 1) * BP_STRIP_SUMS + BP_BF16_COLUMNS) *
            sizeof(float);
@@ -90,7 +86,7 @@ static bool rows_are_good(const bp_bf16_product *product)
 
 static int64_t rows_of(const strips *s, int64_t panel)
 {
-    return bp_smaller(BP_BF16_ROWS, s->product->M - panel * BP_BF16_ROWS);
+    return bp_min(BP_BF16_ROWS, s->product->M - panel * BP_BF16_ROWS);
 }
 
 /* Whether rows of a panel are read in place, in a run that ends within them. */
@@ -104,7 +100,7 @@ static void pack_rows(const strips *s, const visit *v)
 {
     const bp_bf16_product *product = s->product;
     int64_t first = run_at(s, v->run), last = run_at(s, v->run + 1);
-    int64_t k = bp_smaller(last * BP_BF16_STEP, product->K) - first * BP_BF16_STEP;
+    int64_t k = bp_min(last * BP_BF16_STEP, product->K) - first * BP_BF16_STEP;
 
     for (int64_t m = v->m0; m < v->m1; m++)
         if (!is_direct(s, m, v->run))
@@ -142,7 +138,7 @@ static void next_left(const strips *s, const visit *v, int64_t m, int64_t n, bp_
     for (int i = 0; i < 2; i++) {
         int64_t row =
             v->next_m0 * BP_BF16_ROWS + ((n - from) * (v->m1 - v->m0) + m - v->m0) * 2 + i;
-        row = bp_smaller(row, bp_smaller(v->next_m1 * BP_BF16_ROWS, product->M) - 1);
+        row = bp_min(row, bp_min(v->next_m1 * BP_BF16_ROWS, product->M) - 1);
         block->next_a[i] = (const char *)(product->a + row * product->a_row +
                                           run_at(s, v->next_run) * BP_BF16_STEP);
     }
@@ -201,7 +197,7 @@ static void finish_block(strips *s, int64_t m, int64_t n)
 {
     bp_strip_rows to = rows_at(s, m, n);
     int64_t rows = rows_of(s, m),
-            columns = bp_smaller(BP_BF16_COLUMNS, s->product->N - n * BP_BF16_COLUMNS);
+            columns = bp_min(BP_BF16_COLUMNS, s->product->N - n * BP_BF16_COLUMNS);
 
     if (rows == BP_BF16_ROWS && columns == BP_BF16_COLUMNS) {
         s->rows = to;
@@ -249,27 +245,28 @@ static void multiply_visit(strips *s, const visit *v)
 void bp_bf16_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product,
                     const bp_strip_share *share, void *scratch)
 {
-    int64_t steps = up(product->K, BP_BF16_STEP), rows = share->m_last - share->m_first,
+    int64_t steps = bp_divide_up(product->K, BP_BF16_STEP), rows = share->m_last - share->m_first,
             columns = share->n_last - share->n_first;
     int64_t most = steps <= 3 * ONE_RUN ? ONE_RUN : SHORT_RUN;
     strips s = {.kernel = kernel,
                 .product = product,
                 .loops = bp_loops_best(),
                 .steps = steps,
-                .runs = up(steps, most),
+                .runs = bp_divide_up(steps, most),
                 .direct = rows_are_good(product),
                 .finished = scratch};
-    int64_t parts = s.runs > 1 ? up(columns, RUN_COLUMNS) : 1,
-            blocks = up(rows, s.runs > 1 ? RUN_PANELS : HELD_STEPS / steps);
+    int64_t parts = s.runs > 1 ? bp_divide_up(columns, RUN_COLUMNS) : 1,
+            blocks = bp_divide_up(rows, s.runs > 1 ? RUN_PANELS : HELD_STEPS / steps);
 
     s.past = product->M * product->N >= PAST_FLOATS &&
              (!product->halves ||
               ((uintptr_t)product->halves % LINE == 0 && product->c_row * 2 % LINE == 0));
     s.bias = s.finished + BP_STRIP_SUMS;
     s.left = (uint32_t *)(s.bias + BP_BF16_COLUMNS);
-    s.sums = (float *)(s.left + (s.runs > 1 ? up(rows, blocks) * up(steps, s.runs)
-                                            : up(rows, blocks) * steps) *
-                                    STEP_WORDS);
+    s.sums =
+        (float *)(s.left + (s.runs > 1 ? bp_divide_up(rows, blocks) * bp_divide_up(steps, s.runs)
+                                       : bp_divide_up(rows, blocks) * steps) *
+                               STEP_WORDS);
     kernel->begin();
     for (int64_t i = 0; i < parts * blocks * s.runs; i++) {
         int64_t at = i / s.runs, next = (i + 1) / s.runs % blocks;

@@ -1,5 +1,6 @@
 /* Loops of our own float32 products: threads share the sums, each packs both sides for itself. */
 #include "math/gemm/f32_gemm.h"
+#include "base/numbers.h"
 #include "math/loops/loops.h"
 #include <omp.h>
 #include <sched.h>
@@ -53,24 +54,14 @@ typedef struct visit {
     int64_t left;          /* about the number of tiles of this block left to multiply */
 } visit;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t parts_of(int64_t n, int64_t part)
-{
-    return (n + part - 1) / part;
-}
-
 static int64_t filled_up(int64_t n, int64_t unit)
 {
-    return parts_of(n, unit) * unit;
+    return bp_divide_up(n, unit) * unit;
 }
 
 static int64_t depth_of(const bp_f32_product *p)
 {
-    return least(filled_up(p->K, BP_F32_STEP), BP_F32_INNER);
+    return bp_min(filled_up(p->K, BP_F32_STEP), BP_F32_INNER);
 }
 
 /* A copy of the left side costs about as much as 8 columns. Without it, rows must end at a step,
@@ -90,7 +81,7 @@ static int64_t block_columns(const bp_f32_product *p)
 static int64_t workspace_floats(const bp_f32_product *p)
 {
     return STRIP_ROWS * BP_F32_STRIP_ROW +
-           least(filled_up(p->N, BP_F32_COLUMNS), block_columns(p)) * depth_of(p);
+           bp_min(filled_up(p->N, BP_F32_COLUMNS), block_columns(p)) * depth_of(p);
 }
 
 size_t bp_f32_workspace_bytes(const bp_f32_product *p)
@@ -112,7 +103,7 @@ static void pack_panels(const visit *v)
     for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS)
         v->kernel->pack(v->panels + c * v->depth, BP_F32_COLUMNS, element_of(right, b->k, b->n + c),
                         right->row, right->transposed, b->inner,
-                        least(BP_F32_COLUMNS, b->columns - c));
+                        bp_min(BP_F32_COLUMNS, b->columns - c));
 }
 
 /* Prefetches of a strip's i-th tile: a row of the next strip, which begins at m, or 16 columns if
@@ -123,11 +114,11 @@ static void ask_left(bp_f32_tile *t, const visit *v, int64_t m, int64_t i)
     int64_t groups = BP_F32_INNER / BP_F32_STEP;
 
     if (left->transposed) {
-        t->next[0] = element_of(left, m + least(i / groups * LINE, STRIP_ROWS - 1),
+        t->next[0] = element_of(left, m + bp_min(i / groups * LINE, STRIP_ROWS - 1),
                                 v->block.k + i % groups * BP_F32_STEP);
         t->next_step[0] = left->row;
     } else {
-        t->next[0] = element_of(left, m + least(i, STRIP_ROWS - 1), v->block.k);
+        t->next[0] = element_of(left, m + bp_min(i, STRIP_ROWS - 1), v->block.k);
         t->next_step[0] = LINE;
     }
 }
@@ -138,7 +129,7 @@ static void ask_right(bp_f32_tile *t, const visit *v)
 {
     const bp_f32_matrix *right = &v->p->b;
     const block *next = &v->next;
-    int64_t runs = right->transposed ? 1 : parts_of(next->columns, BP_F32_INNER),
+    int64_t runs = right->transposed ? 1 : bp_divide_up(next->columns, BP_F32_INNER),
             rows = right->transposed ? next->columns : next->inner,
             run = v->left < rows * runs ? v->left : 0, k = next->k, n = next->n;
 
@@ -162,7 +153,7 @@ static void multiply_rows(visit *v, bp_f32_tile *t, int64_t m, int64_t first, in
         t->c = p->c + (m + first) * p->c_row + b->n + c;
         t->start = t->start_row > 0 ? t->c : p->start ? p->start + b->n + c : zeros;
         t->b = v->panels + c * v->depth;
-        t->columns = least(BP_F32_COLUMNS, b->columns - c);
+        t->columns = bp_min(BP_F32_COLUMNS, b->columns - c);
         v->left--;
         ask_left(t, v, m + v->threads * STRIP_ROWS, tiles);
         ask_right(t, v);
@@ -175,7 +166,8 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
 {
     const bp_f32_product *p = v->p;
     const block *b = &v->block;
-    int64_t count = parts_of(rows, BP_F32_ROWS), panels = parts_of(b->columns, BP_F32_COLUMNS);
+    int64_t count = bp_divide_up(rows, BP_F32_ROWS),
+            panels = bp_divide_up(b->columns, BP_F32_COLUMNS);
     bp_f32_tile t = {.c_row = p->c_row,
                      .start_row = b->k > 0 || p->start == p->c ? p->c_row : 0,
                      .a_row = v->packs ? BP_F32_STRIP_ROW : p->a.row,
@@ -193,10 +185,10 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
 
 static block block_of(const visit *v, int64_t i)
 {
-    int64_t blocks = parts_of(v->p->K, BP_F32_INNER), k = i % blocks * BP_F32_INNER,
+    int64_t blocks = bp_divide_up(v->p->K, BP_F32_INNER), k = i % blocks * BP_F32_INNER,
             n = v->n + i / blocks * v->width;
 
-    return (block){n, least(v->width, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
+    return (block){n, bp_min(v->width, v->n_end - n), k, bp_min(BP_F32_INNER, v->p->K - k)};
 }
 
 /* Takes the next strip. The value that others see meanwhile is never later than the strip they
@@ -228,8 +220,8 @@ static void enter_block(visit *v, int64_t i, int64_t blocks)
 /* A strip finishes its sums of one block of k before the next block. */
 static void multiply_columns(visit *v)
 {
-    int64_t strips = parts_of(v->p->M, STRIP_ROWS), inside = -1,
-            blocks = parts_of(v->n_end - v->n, v->width) * parts_of(v->p->K, BP_F32_INNER);
+    int64_t strips = bp_divide_up(v->p->M, STRIP_ROWS), inside = -1,
+            blocks = bp_divide_up(v->n_end - v->n, v->width) * bp_divide_up(v->p->K, BP_F32_INNER);
 
     for (int64_t i = take(v); i < blocks * strips; i = take(v)) {
         int64_t s = i % strips, m = s * STRIP_ROWS;
@@ -238,9 +230,9 @@ static void multiply_columns(visit *v)
             enter_block(v, i / strips, blocks);
         inside = i / strips;
         v->left = (strips - s) / v->threads * (STRIP_ROWS / BP_F32_ROWS) *
-                  parts_of(v->block.columns, BP_F32_COLUMNS);
+                  bp_divide_up(v->block.columns, BP_F32_COLUMNS);
         wait_for(v, i - strips);
-        multiply_strip(v, m, least(STRIP_ROWS, v->p->M - m));
+        multiply_strip(v, m, bp_min(STRIP_ROWS, v->p->M - m));
     }
     atomic_store(&v->at[v->me].value, NONE);
 }
@@ -254,9 +246,9 @@ static int column_parts(const bp_f32_product *p, int threads)
     int64_t best_work = INT64_MAX;
 
     for (int parts = 1; parts <= threads; parts++) {
-        int64_t columns = parts_of(parts_of(p->N, BP_F32_COLUMNS), parts) * BP_F32_COLUMNS,
-                strips = parts_of(parts_of(p->M, STRIP_ROWS), threads / parts),
-                work = (least(strips * STRIP_ROWS, p->M) + 16) * (columns + 8);
+        int64_t columns = bp_divide_up(bp_divide_up(p->N, BP_F32_COLUMNS), parts) * BP_F32_COLUMNS,
+                strips = bp_divide_up(bp_divide_up(p->M, STRIP_ROWS), threads / parts),
+                work = (bp_min(strips * STRIP_ROWS, p->M) + 16) * (columns + 8);
         if (threads % parts == 0 && work < best_work - best_work / 32) {
             best = parts;
             best_work = work;

@@ -5,6 +5,7 @@
  * of the weight once for as many rows as the caches hold. */
 #include "math/gemm/linear_parts.h"
 
+#include "base/numbers.h"
 #include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
@@ -15,11 +16,6 @@
 #define FEW   8   /* so few rows stay in L1, whatever their width; then a group is */
 #define LONG  48  /* of more columns, so that the weight is read in order */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bp_dots dots_of(const bp_few_rows *all, int64_t row, int64_t out, int64_t in)
 {
     return (bp_dots){.y = all->y + row * all->outs + out,
@@ -28,7 +24,7 @@ static bp_dots dots_of(const bp_few_rows *all, int64_t row, int64_t out, int64_t
                      .y_row = all->outs,
                      .x_row = all->x_row,
                      .w_row = all->ins,
-                     .ins = least(INNER, all->ins - in),
+                     .ins = bp_min(INNER, all->ins - in),
                      .accumulate = in > 0 || all->bias};
 }
 
@@ -47,7 +43,7 @@ static void multiply(const bp_few_rows *all, const bp_loops *loops, int64_t row,
         bp_dots dots = dots_of(all, row, first + group * columns, block * INNER);
 
         dots.rows = rows;
-        dots.outs = least(columns, last - first - group * columns);
+        dots.outs = bp_min(columns, last - first - group * columns);
         loops->dots(&dots);
     }
 }
@@ -62,7 +58,7 @@ void bp_multiply_few_rows(const bp_few_rows *all)
 
         bp_share(all->outs, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
         for (int64_t row = 0; row < all->rows && first < last; row += ROWS) {
-            int64_t rows = least(ROWS, all->rows - row);
+            int64_t rows = bp_min(ROWS, all->rows - row);
 
             for (int64_t r = row; all->bias && r < row + rows; r++)
                 memcpy(all->y + r * all->outs + first, all->bias + first,

@@ -16,14 +16,14 @@ static void run_block(bp_row_pass *pass, const void *context, const bp_operand *
                       int64_t first, int64_t last, const bp_bias_gradient *bias)
 {
     const bp_loops *loops = bp_loops_best();
-    int64_t r = block * BP_BLOCK_ROWS, end = bp_smaller(r + BP_BLOCK_ROWS, x->rows);
+    int64_t r = block * BP_BLOCK_ROWS, end = bp_min(r + BP_BLOCK_ROWS, x->rows);
     float *sums = bias ? bias->scratch + block * x->columns : NULL, workspace[BP_PASS_COLUMNS];
 
     if (sums)
         memset(sums + first, 0, (size_t)(last - first) * sizeof *sums);
     for (; r < end; r++)
         for (int64_t c = first; c < last; c += BP_PASS_COLUMNS) {
-            int64_t n = bp_smaller(BP_PASS_COLUMNS, last - c);
+            int64_t n = bp_min(BP_PASS_COLUMNS, last - c);
             pass(context, bp_operand_load(loops, x, r, c, workspace, n), r, c, n,
                  sums ? sums + c : NULL);
         }
@@ -42,7 +42,7 @@ void bp_run_pass(bp_row_pass *pass, const void *context, const bp_operand *x,
 #pragma omp for collapse(2) schedule(static)
         for (int64_t block = 0; block < blocks; block++)
             for (int64_t c = 0; c < columns; c += part)
-                run_block(pass, context, x, block, c, bp_smaller(c + part, columns), bias);
+                run_block(pass, context, x, block, c, bp_min(c + part, columns), bias);
         if (bias) {
             int64_t first, last;
             bp_share(columns, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &last);

@@ -3,6 +3,7 @@
 #ifndef BP_MATH_GEMM_OPERAND_PASS_H
 #define BP_MATH_GEMM_OPERAND_PASS_H
 
+#include "base/numbers.h"
 #include "math/kernels/kernels.h"
 #include "math/loops/loops.h"
 #include <string.h>
@@ -13,11 +14,6 @@
 static inline int64_t bp_block_count(int64_t rows)
 {
     return (rows + BP_BLOCK_ROWS - 1) / BP_BLOCK_ROWS;
-}
-
-static inline int64_t bp_smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Where a pass makes the values of row r from column c on: in place, or in `workspace`. */

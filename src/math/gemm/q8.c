@@ -2,31 +2,23 @@
  * columns of y. */
 #include "math/gemm/q8_priv.h"
 
+#include "base/numbers.h"
 #include "math/gemm/operand_pass.h"
 #include "math/loops/loops.h"
 #include <omp.h>
 
 #define ROUNDED_ROWS 16 /* of float32 sums before they are rounded to bf16 */
 
-static int64_t up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 size_t bp_q8_bytes(int64_t outs, int64_t ins)
 {
-    return (size_t)(up(outs, BP_Q8_COLUMNS) * up(ins, BP_Q8_BLOCK)) * sizeof(bp_q8_weights);
+    return (size_t)(bp_divide_up(outs, BP_Q8_COLUMNS) * bp_divide_up(ins, BP_Q8_BLOCK)) *
+           sizeof(bp_q8_weights);
 }
 
 bp_q8_weights *bp_q8_new(const float *w, int64_t outs, int64_t ins)
 {
     const bp_loops *loops = bp_loops_best();
-    int64_t blocks = up(ins, BP_Q8_BLOCK), runs = up(outs, BP_Q8_COLUMNS);
+    int64_t blocks = bp_divide_up(ins, BP_Q8_BLOCK), runs = bp_divide_up(outs, BP_Q8_COLUMNS);
     bp_q8_weights *to = bp_alloc("math.weight.copy", (int64_t)bp_q8_bytes(outs, ins), 1);
 
 #pragma omp parallel for schedule(static) if (outs * ins > 8192)
@@ -34,14 +26,14 @@ bp_q8_weights *bp_q8_new(const float *w, int64_t outs, int64_t ins)
         for (int64_t b = 0; b < blocks; b++)
             loops->q8_weights(&to[run * blocks + b],
                               w + run * BP_Q8_COLUMNS * ins + b * BP_Q8_BLOCK, ins,
-                              least(BP_Q8_COLUMNS, outs - run * BP_Q8_COLUMNS),
-                              least(BP_Q8_BLOCK, ins - b * BP_Q8_BLOCK));
+                              bp_min(BP_Q8_COLUMNS, outs - run * BP_Q8_COLUMNS),
+                              bp_min(BP_Q8_BLOCK, ins - b * BP_Q8_BLOCK));
     return to;
 }
 
 size_t bp_q8_scratch_bytes(int64_t rows, int64_t ins)
 {
-    return (size_t)(rows * up(ins, BP_Q8_BLOCK)) * sizeof(bp_q8_row);
+    return (size_t)(rows * bp_divide_up(ins, BP_Q8_BLOCK)) * sizeof(bp_q8_row);
 }
 
 bp_q8_multiply *bp_q8_multiply_here(void)
@@ -58,7 +50,7 @@ static void make_block(const bp_loops *loops, bp_q8_row *to, const bp_operand *x
                        int64_t b)
 {
     int64_t at = r * x->stride + b * BP_Q8_BLOCK,
-            n = least(BP_Q8_BLOCK, x->columns - b * BP_Q8_BLOCK);
+            n = bp_min(BP_Q8_BLOCK, x->columns - b * BP_Q8_BLOCK);
     const float *from = (const float *)x->data + at;
     float floats[BP_Q8_BLOCK];
 
@@ -86,7 +78,7 @@ static void multiply_columns(const bp_loops *loops, bp_q8_multiply *multiply, co
     part.y_row = BP_Q8_COLUMNS;
     for (int64_t r = 0; r < of->rows; r += ROUNDED_ROWS) {
         part.x = of->x + r * of->blocks;
-        part.rows = least(ROUNDED_ROWS, of->rows - r);
+        part.rows = bp_min(ROUNDED_ROWS, of->rows - r);
         multiply(&part);
         for (int64_t i = 0; i < part.rows; i++)
             bp_operand_store(loops, y, r + i, column, floats + i * BP_Q8_COLUMNS, of->columns);
@@ -98,7 +90,7 @@ void bp_q8_forward(const bp_operand *y, const bp_operand *x, const bp_q8_weights
 {
     const bp_loops *loops = bp_loops_best();
     bp_q8_multiply *multiply = bp_q8_multiply_here();
-    int64_t blocks = up(x->columns, BP_Q8_BLOCK), outs = y->columns;
+    int64_t blocks = bp_divide_up(x->columns, BP_Q8_BLOCK), outs = y->columns;
     bp_q8_row *rows = bp_workspace_of(workspace, bp_q8_scratch_bytes(x->rows, x->columns));
 
 #pragma omp parallel if (x->rows * outs * x->columns > 32768)
@@ -116,7 +108,7 @@ void bp_q8_forward(const bp_operand *y, const bp_operand *x, const bp_q8_weights
                                               .w = w + o / BP_Q8_COLUMNS * blocks,
                                               .rows = x->rows,
                                               .blocks = blocks,
-                                              .columns = least(BP_Q8_COLUMNS, outs - o)});
+                                              .columns = bp_min(BP_Q8_COLUMNS, outs - o)});
     }
     for (int64_t r = 0; r < y->rows; r++)
         bp_operand_end_row(y, r);

@@ -1,5 +1,4 @@
 /* Products in blocks of a fixed number of rows. */
-#include "base/err.h"
 #include "math/gemm/linear_parts.h"
 #include <string.h>
 

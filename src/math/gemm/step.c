@@ -2,6 +2,7 @@
 #include "math/gemm/step.h"
 
 #include "base/err.h"
+#include "base/numbers.h"
 #include "base/trace.h"
 #include "math/gemm/linear_parts.h"
 #include "math/loops/loops.h"
@@ -25,11 +26,6 @@ struct bp_step_weight {
     panels forward, backward; /* of W transposed, of W; without data, the library multiplies */
     bp_weight *library;       /* NULL: our own loops do */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t panel_count(const panels *of)
 {
@@ -113,7 +109,7 @@ static void pack(const panels *to, const float *value, int64_t k_step, int64_t c
 #pragma omp parallel for schedule(static) if (to->inner * to->columns > 32768)
     for (int64_t p = 0; p < panel_count(to); p++) {
         float *panel = to->data + p * PANEL * to->inner;
-        int64_t first = p * PANEL, count = least(PANEL, to->columns - first);
+        int64_t first = p * PANEL, count = bp_min(PANEL, to->columns - first);
 
         for (int64_t k = 0; k < to->inner; k++, panel += PANEL) {
             const float *from = value + k * k_step + first * c_step;
@@ -160,19 +156,19 @@ static void multiply(const bp_loops *loops, const product *all, float *to, int64
                                        .b_row = PANEL,
                                        .M = rows,
                                        .N = PANEL,
-                                       .K = least(INNER, inner - k),
+                                       .K = bp_min(INNER, inner - k),
                                        .accumulate = true});
 }
 
 /* One panel. The last panel's columns beyond y go to a separate buffer. */
 static void multiply_panel(const bp_loops *loops, const product *all, int64_t p)
 {
-    int64_t columns = all->w->columns, count = least(PANEL, columns - p * PANEL);
+    int64_t columns = all->w->columns, count = bp_min(PANEL, columns - p * PANEL);
     const float *panel = all->w->data + p * PANEL * all->w->inner;
     float edge[ROWS * PANEL];
 
     for (int64_t r = 0; r < all->rows; r += ROWS) {
-        int64_t rows = least(ROWS, all->rows - r), to_row = count == PANEL ? columns : PANEL;
+        int64_t rows = bp_min(ROWS, all->rows - r), to_row = count == PANEL ? columns : PANEL;
         float *y = all->y + r * columns + p * PANEL, *to = count == PANEL ? y : edge;
 
         for (int64_t i = 0; i < rows; i++) {

@@ -67,7 +67,7 @@ void bp_entmax_gradient(const bp_operand *gradient, const float *logits, const d
         int64_t target = targets[r] - first;
 
         for (int64_t c = 0; c < V; c += BP_PASS_COLUMNS) {
-            int64_t n = bp_smaller(BP_PASS_COLUMNS, V - c);
+            int64_t n = bp_min(BP_PASS_COLUMNS, V - c);
             float *y = bp_operand_workspace(gradient, r, c, workspace);
 
             loops->threshold_square(y, logits + r * V + c, n, tau[r], weight[r]);

@@ -62,7 +62,7 @@ static void forward_row(const forward *in, int64_t r)
         rstd = root_mean_square(in->loops, row, C, norm->epsilon);
     }
     for (int64_t c = 0; c < C; c += BP_PASS_COLUMNS) {
-        int64_t n = bp_smaller(BP_PASS_COLUMNS, C - c);
+        int64_t n = bp_min(BP_PASS_COLUMNS, C - c);
         float *y = bp_operand_workspace(in->y, r, c, workspace);
         in->loops->norm_apply(y, row + c, norm->gain + c, norm->bias ? norm->bias + c : ZEROS, mean,
                               rstd, n);
@@ -117,7 +117,7 @@ static void backward_row(const backward *in, int64_t r, float *sums)
     if (in->to->fresh)
         memset(dx, 0, (size_t)C * sizeof *dx);
     for (int64_t c = 0; c < C; c += BP_PASS_COLUMNS) {
-        int64_t n = bp_smaller(BP_PASS_COLUMNS, C - c);
+        int64_t n = bp_min(BP_PASS_COLUMNS, C - c);
         in->loops->norm_gradient(dx + c, sums + c, sums + C + c, dy + c, x + c, norm->gain + c,
                                  &row, n);
         if (!in->y)
@@ -144,8 +144,8 @@ void bp_layer_norm_backward(const bp_norm_gradients *to, const bp_operand *y, co
         for (int64_t block = 0; block < blocks; block++) {
             float *sums = scratch + block * 2 * C;
             memset(sums, 0, (size_t)(2 * C) * sizeof *sums);
-            for (int64_t r = block * BP_BLOCK_ROWS;
-                 r < bp_smaller((block + 1) * BP_BLOCK_ROWS, rows); r++)
+            for (int64_t r = block * BP_BLOCK_ROWS; r < bp_min((block + 1) * BP_BLOCK_ROWS, rows);
+                 r++)
                 backward_row(&in, r, sums);
         }
         int64_t first, last;

@@ -35,7 +35,7 @@ static void forward_part(const bp_loops *loops, float *x, float rstd, const bp_p
 {
     for (int64_t c = 0; c < norm->D; c += BP_PASS_COLUMNS)
         loops->norm_apply(x + c, x + c, norm->gain + c, ZEROS, 0, rstd,
-                          bp_smaller(BP_PASS_COLUMNS, norm->D - c));
+                          bp_min(BP_PASS_COLUMNS, norm->D - c));
 }
 
 void bp_part_norm_forward(float *x, float *before, float *sums, const bp_part_norm *norm)
@@ -91,7 +91,7 @@ static void backward_run(const bp_loops *loops, float *dx, const float *before, 
     float dy[BP_PASS_COLUMNS];
 
     for (; c < end; c += BP_PASS_COLUMNS) {
-        int64_t n = bp_smaller(BP_PASS_COLUMNS, end - c);
+        int64_t n = bp_min(BP_PASS_COLUMNS, end - c);
 
         memcpy(dy, dx + c, (size_t)n * sizeof *dy);
         memset(dx + c, 0, (size_t)n * sizeof *dx);
@@ -127,8 +127,8 @@ void bp_part_norm_backward(const bp_part_norm_gradients *to, const float *before
         float *sums = scratch + block * 2 * D;
 
         memset(sums, 0, (size_t)(2 * D) * sizeof *sums);
-        for (int64_t r = block * BP_BLOCK_ROWS;
-             r < bp_smaller((block + 1) * BP_BLOCK_ROWS, norm->rows); r++)
+        for (int64_t r = block * BP_BLOCK_ROWS; r < bp_min((block + 1) * BP_BLOCK_ROWS, norm->rows);
+             r++)
             backward_row(loops, to->dx + r * norm->row, before + r * parts * D, rstd + r * parts,
                          dots + r * parts, sums, norm);
     }

@@ -6,8 +6,6 @@
 #include "math/kernels/kernels.h"
 #include "math/loops/loops.h"
 
-#include <string.h>
-
 /* y[t] += sum over j <= t of mix[t][j] x[j] in runs of rows, which read no places after their
  * last. */
 static void mix_rows(float *y, const scan_worker *w, const float *x, const scan_place *at)

@@ -73,7 +73,7 @@ static void write_row(const bp_loops *loops, const bp_operand *to, int64_t r,
     float workspace[BP_PASS_COLUMNS];
 
     for (int64_t c = 0; c < to->columns; c += BP_PASS_COLUMNS) {
-        int64_t n = bp_smaller(BP_PASS_COLUMNS, to->columns - c);
+        int64_t n = bp_min(BP_PASS_COLUMNS, to->columns - c);
         float *y = bp_operand_workspace(to, r, c, workspace);
         loops->exp_scale(y, row->logits + c, n, row->max, row->factor);
         for (int64_t k = 0; row->each != 0 && k < n; k++)

@@ -43,7 +43,7 @@ void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand 
         float workspaces[3][BP_PASS_COLUMNS];
 
         for (int64_t c = 0; c < F; c += BP_PASS_COLUMNS) {
-            int64_t n = bp_smaller(BP_PASS_COLUMNS, F - c);
+            int64_t n = bp_min(BP_PASS_COLUMNS, F - c);
             const float *gate = rounded_load(loops, x, r, c, workspaces[0], n),
                         *up = rounded_load(loops, x, r, F + c, workspaces[1], n);
             float *to = bp_operand_workspace(y, r, c, workspaces[2]);
@@ -68,7 +68,7 @@ void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operan
         float workspaces[6][BP_PASS_COLUMNS];
 
         for (int64_t c = 0; c < F; c += BP_PASS_COLUMNS) {
-            int64_t n = bp_smaller(BP_PASS_COLUMNS, F - c);
+            int64_t n = bp_min(BP_PASS_COLUMNS, F - c);
             const float *gate = bp_operand_load(loops, x, r, c, workspaces[0], n),
                         *up = bp_operand_load(loops, x, r, F + c, workspaces[1], n),
                         *out = rounded_load(loops, dy, r, c, workspaces[5], n);

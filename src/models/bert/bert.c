@@ -49,40 +49,31 @@ static const bp_model_size DISTILBERT_SIZES[] = {
     ENCODER_SIZES, BOUNDARY_SIZE, BP_VARIANT_ATTENTION_SIZE, BP_VARIANT_HEAD_SIZES, {0}};
 
 #define COMMON_KEYS                                                                                \
-    {.key = "model.tied",                                                                          \
-     .type = BP_OPTION_BOOL,                                                                       \
+    {BP_BOOL_KEY("model.tied", NULL),                                                              \
      .help = "the head is the token embedding; yes if not given"},                                 \
     {                                                                                              \
-        .key = "model.boundary", .type = BP_OPTION_BOOL,                                           \
-        .help = "masked words are found from the states beside their spans too, SpanBERT's "       \
-                "boundary objective; no if not given"                                              \
+        BP_BOOL_KEY("model.boundary", NULL),                                                       \
+            .help = "masked words are found from the states beside their spans too, SpanBERT's "   \
+                    "boundary objective; no if not given"                                          \
     }
 
 #define EPSILON_KEY                                                                                \
     {                                                                                              \
-        .key = "model.norm_epsilon", .type = BP_OPTION_REAL, .min = 1e-12, .max = 1,               \
-        .help = "what norms add to the mean square; 1e-12 if not given"                            \
+        BP_REAL_KEY("model.norm_epsilon", NULL, 1e-12, 1),                                         \
+            .help = "what norms add to the mean square; 1e-12 if not given"                        \
     }
 static const bp_option BERT_KEYS[] = {
     COMMON_KEYS,
-    {.key = "model.pooler",
-     .type = BP_OPTION_BOOL,
-     .help = "there is a head that predicts whether a text's second part follows its first; yes if "
-             "not given"},
+    {BP_BOOL_KEY("model.pooler", NULL), .help = "there is a head that predicts whether a text's "
+                                                "second part follows its first; yes if not given"},
     EPSILON_KEY,
     {0}};
 static const bp_option DISTILBERT_KEYS[] = {COMMON_KEYS, EPSILON_KEY, {0}};
 static const bp_option ROBERTA_KEYS[] = {
     COMMON_KEYS,
-    {.key = "model.segments",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 1 << 16,
+    {BP_INT_KEY("model.segments", NULL, 1, 1 << 16),
      .help = "kinds of segments that have an embedding; 1 if not given"},
-    {.key = "model.first_position",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 1 << 24,
+    {BP_INT_KEY("model.first_position", NULL, 1, 1 << 24),
      .help = "row of the position table of a text's first token, Hugging Face's pad_token_id + 1; "
              "2 if not given"},
     {0}};

@@ -3,8 +3,6 @@
  * both, with any class in their config.json. */
 #include "models/bert/bert.h"
 
-#include <string.h>
-
 /* Those of config.json, with the defaults of transformers' class. */
 #define ENCODER_SIZES(words)                                                                       \
     BP_HF_SIZE("layers", "num_hidden_layers", "12"), BP_HF_SIZE("width", "hidden_size", "768"),    \

@@ -8,26 +8,27 @@
 #include <string.h>
 
 const bp_option bp_mask_options[] = {
-    {"mask.rate", BP_OPTION_REAL, "0.15", 0.001, 0.95, NULL, NULL,
-     "masked models: share of the tokens that are to be found", false,
+    {BP_REAL_KEY("mask.rate", "0.15", 0.001, 0.95),
+     .help = "masked models: share of the tokens that are to be found",
      .at = BP_AT(bp_mask_keys, rate)},
-    {"mask.keep", BP_OPTION_REAL, "0.1", 0, 1, NULL, NULL,
-     "masked models: share of these that stay as they are", false, .at = BP_AT(bp_mask_keys, keep)},
-    {"mask.random", BP_OPTION_REAL, "0.1", 0, 1, NULL, NULL,
-     "masked models: share of these that become another token", false,
+    {BP_REAL_KEY("mask.keep", "0.1", 0, 1),
+     .help = "masked models: share of these that stay as they are",
+     .at = BP_AT(bp_mask_keys, keep)},
+    {BP_REAL_KEY("mask.random", "0.1", 0, 1),
+     .help = "masked models: share of these that become another token",
      .at = BP_AT(bp_mask_keys, random)},
-    {"mask.span", BP_OPTION_REAL, "0", 0, 100, NULL, NULL,
-     "masked models: spans are masked, whose length is geometric with p = 1 over this, 1 to 10; 0: "
-     "none are",
-     false, .at = BP_AT(bp_mask_keys, span)},
-    {"mask.whole_words", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "masked models: all tokens of a word are masked together", false,
+    {BP_REAL_KEY("mask.span", "0", 0, 100),
+     .help = "masked models: spans are masked, whose length is geometric with p = 1 over this, 1 "
+             "to 10; 0: none are",
+     .at = BP_AT(bp_mask_keys, span)},
+    {BP_BOOL_KEY("mask.whole_words", "no"),
+     .help = "masked models: all tokens of a word are masked together",
      .at = BP_AT(bp_mask_keys, whole_words)},
-    {"mask.next_sentence", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "bert: half of the examples have a second part that does not follow the first, which is to be "
-     "predicted; yes of bert if not given, no of others",
-     false, .at = BP_AT(bp_mask_keys, next_sentence)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {BP_BOOL_KEY("mask.next_sentence", NULL),
+     .help = "bert: half of the examples have a second part that does not follow the first, which "
+             "is to be predicted; yes of bert if not given, no of others",
+     .at = BP_AT(bp_mask_keys, next_sentence)},
+    {0},
 };
 
 #define SPAN_MOST 10

@@ -4,7 +4,6 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "models/elmo/elmo.h"
 #include "models/words/words_file.h"
 #include "nn/core/layers.h"
 

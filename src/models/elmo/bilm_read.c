@@ -5,6 +5,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suffix.h"
 #include "io/h5/h5.h"
 #include "io/h5/h5_apart.h"
 #include "models/elmo/elmo.h"
@@ -34,13 +35,6 @@ typedef struct found {
 
 /* ---- the folder ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 /* Files of released models have names ending in these. */
 static bp_err find_files(reader *self, const char *folder)
 {
@@ -49,8 +43,8 @@ static bp_err find_files(reader *self, const char *folder)
     bp_err err = bp_dir_list(folder, &names, &count);
 
     for (int64_t k = 0; k < count; k++) {
-        char **path = ends_with(names[k], BILM_OPTIONS)       ? &self->options
-                      : ends_with(names[k], BILM_WEIGHTS)     ? &self->weights
+        char **path = bp_ends_with(names[k], BILM_OPTIONS)    ? &self->options
+                      : bp_ends_with(names[k], BILM_WEIGHTS)  ? &self->weights
                       : strcmp(names[k], BILM_WORDS) == 0     ? &self->words
                       : strcmp(names[k], BILM_TOKENIZER) == 0 ? &self->tokenizer
                                                               : NULL;

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/h5/h5.h"
-#include "models/elmo/elmo.h"
 #include "models/shape/shape_json.h"
 #include "nn/core/layers.h"
 

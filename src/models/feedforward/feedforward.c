@@ -24,19 +24,11 @@ static const bp_model_size SIZES[] = {
     {0}};
 
 static const bp_option KEYS[] = {
-    {.key = "model.order",
-     .type = BP_OPTION_INT,
-     .min = 2,
-     .max = 1000,
-     .unit = "tokens",
+    {BP_INT_KEY("model.order", NULL, 2, 1000), .unit = "tokens",
      .help = "a token is predicted from this many less one before it; 5 if not given"},
-    {.key = "model.embedding",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 1 << 20,
+    {BP_INT_KEY("model.embedding", NULL, 1, 1 << 20),
      .help = "width of the word vectors; model.width if not given"},
-    {.key = "model.direct",
-     .type = BP_OPTION_BOOL,
+    {BP_BOOL_KEY("model.direct", NULL),
      .help = "word vectors are connected to the head directly too; no if not given"},
     {0}};
 

@@ -15,10 +15,7 @@ static const bp_model_size SIZES[] = {BP_STACK_GEMMA_SIZES,
 static const bp_option KEYS[] = {BP_STACK_SMALL_EPSILON_KEY,
                                  BP_STACK_TIED_KEY,
                                  BP_STACK_PERIOD_KEYS,
-                                 {.key = "model.rope_local_theta",
-                                  .type = BP_OPTION_REAL,
-                                  .min = 1,
-                                  .max = 1e12,
+                                 {BP_REAL_KEY("model.rope_local_theta", NULL, 1, 1e12),
                                   .help = "base of the rotary positions of layers with a window, "
                                           "which are not scaled; model.rope_theta if not given"},
                                  {0}};

@@ -27,8 +27,7 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       {0}};
 
 static const bp_option KEYS[] = {
-    {.key = "model.parallel_residual",
-     .type = BP_OPTION_BOOL,
+    {BP_BOOL_KEY("model.parallel_residual", NULL),
      .help = "attention and MLP read the same, and are added together; yes if not given"},
     {0}};
 

@@ -22,10 +22,7 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       {0}};
 
 static const bp_option KEYS[] = {
-    {.key = "model.rope_width",
-     .type = BP_OPTION_INT,
-     .min = 2,
-     .max = 1 << 20,
+    {BP_INT_KEY("model.rope_width", NULL, 2, 1 << 20),
      .help = "numbers of a head that positions turn; all if not given"},
     {0}};
 

@@ -19,8 +19,7 @@ static const bp_option KEYS[] = {
     BP_STACK_SMALL_EPSILON_KEY,
     BP_STACK_HYBRID_KEYS,
     BP_STACK_MULTIPLIER_KEYS,
-    {.key = "model.rotary",
-     .type = BP_OPTION_BOOL,
+    {BP_BOOL_KEY("model.rotary", NULL),
      .help = "attention has rotary positions, else none; yes if not given"},
     {0}};
 

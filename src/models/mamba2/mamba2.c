@@ -17,10 +17,7 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       {0}};
 
 static const bp_option KEYS[] = {
-    {.key = "model.head_width",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 1 << 20,
+    {BP_INT_KEY("model.head_width", NULL, 1, 1 << 20),
      .help = "width of a head; twice model.width over model.heads if not given"},
     BP_STACK_STATE_KEYS,
     {0}};

@@ -37,24 +37,14 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
 static const bp_option KEYS[] = {
     BP_STACK_GATED_INNER_KEY,
     BP_STACK_TIED_KEY,
-    {.key = "model.window",
-     .type = BP_OPTION_INT,
-     .min = 0,
-     .max = 1 << 24,
-     .help = "layers with a window see the tokens up to half of this away; 0: all, as if not "
-             "given"},
-    {.key = "model.window_period",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 10000,
+    {BP_INT_KEY("model.window", NULL, 0, 1 << 24),
+     .help =
+         "layers with a window see the tokens up to half of this away; 0: all, as if not given"},
+    {BP_INT_KEY("model.window_period", NULL, 1, 10000),
      .help = "in each group of this many layers the first one sees all tokens, the others see "
              "model.window; 3 if not given"},
-    {.key = "model.rope_local_theta",
-     .type = BP_OPTION_REAL,
-     .min = 1,
-     .max = 1e12,
-     .help = "base of the rotary positions of layers with a window; model.rope_theta if not "
-             "given"},
+    {BP_REAL_KEY("model.rope_local_theta", NULL, 1, 1e12),
+     .help = "base of the rotary positions of layers with a window; model.rope_theta if not given"},
     {0}};
 
 #define ENCODER_SIZES                                                                                \

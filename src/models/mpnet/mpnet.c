@@ -29,10 +29,7 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       {0}};
 
 static const bp_option KEYS[] = {BP_STACK_TIED_KEY,
-                                 {.key = "model.norm_epsilon",
-                                  .type = BP_OPTION_REAL,
-                                  .min = 1e-12,
-                                  .max = 1,
+                                 {BP_REAL_KEY("model.norm_epsilon", NULL, 1e-12, 1),
                                   .help = "what norms add to the variance; 1e-12 if not given"},
                                  BP_DISTANCE_KEYS,
                                  {0}};

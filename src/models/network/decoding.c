@@ -3,6 +3,7 @@
 #include "models/network/decoding_priv.h"
 
 #include "base/err.h"
+#include "base/numbers.h"
 #include "nn/core/layers.h"
 
 #include <string.h>
@@ -37,11 +38,6 @@ bp_pass decoding_source_pass(const int32_t *tokens, int64_t places)
     bp_batch batch = {.B = 1, .stream[1] = {.T = places, .inputs = tokens}};
 
     return bp_pass_over(&batch);
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* The blocks' caches of one group, and the most scratch that one of them takes for attention.
@@ -136,7 +132,7 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
     self->source_positions = take(arena, rows, sizeof *self->source_positions);
     self->source_cells = take(arena, slots * S, sizeof *self->source_cells);
     self->data = take(arena,
-                      larger(bp_network_activation_floats(model->network, &pass),
+                      bp_max(bp_network_activation_floats(model->network, &pass),
                              S > 0 ? bp_network_activation_floats(model->network, &source) : 0),
                       sizeof *self->data);
     self->attention = take(arena, (int64_t)(attention / sizeof(float)), sizeof(float));
@@ -144,7 +140,7 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
         lay_last(self, arena);
     self->scratch_bytes = blocks_scratch(model, pass.extent);
     if (S > 0)
-        self->scratch_bytes = (size_t)larger((int64_t)self->scratch_bytes,
+        self->scratch_bytes = (size_t)bp_max((int64_t)self->scratch_bytes,
                                              (int64_t)blocks_scratch(model, source.extent));
     self->scratch = (char *)bp_arena_floats(arena, (int64_t)(self->scratch_bytes / sizeof(float)));
     return true;

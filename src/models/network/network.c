@@ -162,12 +162,14 @@ int bp_network_chunk_first(const bp_network *network, int chunk)
     return chunk == 0 ? 0 : network->chunk_end[chunk - 1];
 }
 
-static void place_groups(bp_network *network, bool frozen, bool experts, int64_t multiple)
+typedef enum group_part { TRAINED, TRAINED_EXPERTS, FROZEN, FROZEN_EXPERTS } group_part;
+
+static void place_groups(bp_network *network, group_part part, int64_t multiple)
 {
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
-        if (group->frozen != frozen || (group->sources > 0) != experts)
+        if ((group->frozen ? FROZEN : TRAINED) + (group->sources > 0) != (int)part)
             continue;
         group->place = network->floats;
         group->padded = (group->floats + multiple - 1) / multiple * multiple;
@@ -180,14 +182,14 @@ void bp_network_lay_out(bp_network *network, int64_t multiple)
     int64_t first;
 
     network->floats = 0;
-    place_groups(network, false, false, multiple);
+    place_groups(network, TRAINED, multiple);
     first = network->floats;
-    place_groups(network, false, true, multiple);
+    place_groups(network, TRAINED_EXPERTS, multiple);
     network->trained_floats = network->floats;
     network->source_floats = network->floats - first;
     network->gradient_floats = network->floats;
-    place_groups(network, true, false, multiple);
-    place_groups(network, true, true, multiple);
+    place_groups(network, FROZEN, multiple);
+    place_groups(network, FROZEN_EXPERTS, multiple);
 }
 
 void bp_network_set_searched(bp_network *network, bool asked)

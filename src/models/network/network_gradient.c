@@ -2,7 +2,6 @@
  * forward and backward through the stages, piece by piece, without gradients of parameters. Called
  * for explanations. */
 #include "models/network/network_inside_priv.h"
-#include "models/task/task.h"
 
 #include "base/bounds.h"
 #include "base/err.h"

@@ -3,6 +3,7 @@
 #include "models/network/network_inside_priv.h"
 
 #include "base/err.h"
+#include "base/suffix.h"
 #include "mesh/collective.h"
 
 #include <string.h>
@@ -60,13 +61,6 @@ bp_err network_coefficients(bp_model *model, const bp_model_batch *batch, float 
 
 /* ---- values ---- */
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t length = strlen(name), more = strlen(end);
-
-    return length >= more && strcmp(name + length - more, end) == 0;
-}
-
 /* A matrix of the MLP of a layer; NULL if it is not on this stage, or does not exist. */
 static const bp_param *matrix_of(const network_model *self, int64_t layer, const char *end)
 {
@@ -78,7 +72,7 @@ static const bp_param *matrix_of(const network_model *self, int64_t layer, const
         for (int k = 0; k < group->count &&
                         self->first_block + group->block == self->face.info.first_layer + layer;
              k++)
-            if (ends_with(group->params[k].name, end) && group->params[k].dims == 2)
+            if (bp_ends_with(group->params[k].name, end) && group->params[k].dims == 2)
                 return &group->params[k];
     }
     return NULL;

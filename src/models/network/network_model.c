@@ -12,8 +12,6 @@
 #include "models/task/task.h"
 #include "models/task/vectors.h"
 
-#include "math/math.h"
-
 #include "base/err.h"
 #include "mesh/collective.h"
 #include "nn/core/layers.h"

@@ -8,13 +8,9 @@
 #include <string.h>
 
 const bp_option bp_weights_options[] = {
-    {.key = "model.weights",
-     .type = BP_OPTION_CHOICE,
-     .value = "auto",
-     .choices = "auto|q8",
-     .help =
-         "how products hold the model's weights: auto: in math.precision; q8: in 8 bits, blocks "
-         "of 32 values with one scale",
+    {BP_CHOICE_KEY("model.weights", "auto", "auto|q8"),
+     .help = "how products hold the model's weights: auto: in math.precision; q8: in 8 bits, "
+             "blocks of 32 values with one scale",
      .at = BP_AT(bp_weights_keys, weights)},
     {.key = NULL},
 };

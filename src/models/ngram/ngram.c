@@ -52,49 +52,28 @@ typedef struct counting_keys {
 } counting_keys;
 
 static const bp_option KEYS[] = {
-    {.key = "ngram.order",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = NGRAM_ORDER_MOST,
-     .unit = "words",
+    {BP_INT_KEY("ngram.order", NULL, 1, NGRAM_ORDER_MOST), .unit = "words",
      .help = "of the longest n-grams; 5 if not given"},
-    {.key = "ngram.smoothing",
-     .type = BP_OPTION_CHOICE,
-     .choices = SMOOTHINGS,
+    {BP_CHOICE_KEY("ngram.smoothing", NULL, SMOOTHINGS),
      .help = "kneser-ney (modified, interpolated) if not given; mle, additive and good-turing have "
              "no back-off"},
-    {.key = "ngram.delta",
-     .type = BP_OPTION_REAL,
-     .min = 1e-9,
-     .max = 1e9,
+    {BP_REAL_KEY("ngram.delta", NULL, 1e-9, 1e9),
      .help = "additive: what is added to each count; 1 if not given"},
-    {.key = "ngram.katz_k",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 31,
+    {BP_INT_KEY("ngram.katz_k", NULL, 1, 31),
      .help = "katz and good-turing: counts up to it are discounted, of single words those of 1; 7 "
              "if not given"},
-    {.key = "ngram.prune",
-     .type = BP_OPTION_STRING,
-     .at = BP_AT(counting_keys, prune),
+    {BP_STRING_KEY("ngram.prune", NULL),
      .help = "n-grams seen this often or less are left out: a number an order (0,0,1), the last "
-             "one for all longer ones too; 0 if not given"},
-    {.key = "ngram.prune_entropy",
-     .type = BP_OPTION_REAL,
-     .min = 0,
-     .max = 1,
-     .at = BP_AT(counting_keys, prune_entropy),
+             "one for all longer ones too; 0 if not given",
+     .at = BP_AT(counting_keys, prune)},
+    {BP_REAL_KEY("ngram.prune_entropy", NULL, 0, 1),
      .help = "n-grams are left out whose removal makes the perplexity higher by less than this, "
-             "relatively: 1e-8 for example; 0 if not given"},
-    {.key = "ngram.memory",
-     .type = BP_OPTION_BYTES,
-     .min = 1 << 20,
-     .max = 1e15,
-     .unit = "bytes",
-     .at = BP_AT(counting_keys, memory),
-     .may_change = true,
+             "relatively: 1e-8 for example; 0 if not given",
+     .at = BP_AT(counting_keys, prune_entropy)},
+    {BP_BYTES_KEY("ngram.memory", NULL, 1 << 20, 1e15), .unit = "bytes",
      .help = "of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "
-             "1 GiB if not given"},
+             "1 GiB if not given",
+     .at = BP_AT(counting_keys, memory), .may_change = true},
     {0}};
 
 static const counting_keys *keys_of(const bp_config *config)

@@ -11,7 +11,6 @@
 #include "models/words/words_file.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

@@ -3,7 +3,6 @@
 
 #include "base/buffer.h"
 #include "base/files/fs.h"
-#include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -170,10 +169,7 @@ static bp_err export(const ngram_file *file, const bp_strmap *words, const char 
     if (err != BP_OK)
         return err;
     err = write_file(&self);
-    if (err == BP_OK)
-        err = bp_draft_commit(&self.draft);
-    else
-        bp_draft_drop(&self.draft);
+    err = bp_draft_end(&self.draft, err);
     bp_buffer_clear(&self.text);
     return err;
 }

@@ -6,10 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
-#include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define READ_TOKENS ((int64_t)1 << 16)
@@ -192,10 +190,11 @@ static bp_err open_runs(ngram_run **runs, int64_t *count, const bp_counting *cou
     *runs = NULL;
     *count = 0;
     if (root)
-        err = ngram_runs_open(runs, count, counting->folder, work, verify, true);
+        err = ngram_runs_open(runs, count, counting->folder, work,
+                              NGRAM_LISTS | (verify ? NGRAM_VERIFY : 0));
     err = bp_agree(counting->comm, err);
     if (err == BP_OK && !root)
-        err = ngram_runs_open(runs, count, counting->folder, work, false, false);
+        err = ngram_runs_open(runs, count, counting->folder, work, 0);
     return bp_agree(counting->comm, err);
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
+#include "base/sort.h"
 #include "mesh/collective.h"
 #include "models/ngram/ngram_exchange_priv.h"
 
@@ -122,17 +123,7 @@ static void cut_words(estimator *self)
 
 static int owner_of(const estimator *self, int64_t word)
 {
-    int low = 0, high = self->size;
-
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-
-        if (self->cuts[middle] <= word)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return (int)bp_stretch_of(self->cuts, self->size, word);
 }
 
 static double unseen_history(const ngram_rule *rule)

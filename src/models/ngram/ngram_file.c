@@ -2,6 +2,7 @@
 #include "models/ngram/ngram_file_priv.h"
 
 #include "base/files/fs.h"
+#include "base/numbers.h"
 #include "base/process/heartbeat.h"
 
 #include <fcntl.h>
@@ -15,14 +16,10 @@
 
 _Static_assert(sizeof(ngram_header) == 240, "the header has no padding");
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 ngram_layout ngram_layout_of(const ngram_header *header)
 {
-    ngram_layout out = {.bytes = aligned(BP_USER_BLOCK_BYTES + (int64_t)sizeof *header)};
+    ngram_layout out = {.bytes =
+                            bp_round_up(BP_USER_BLOCK_BYTES + (int64_t)sizeof *header, ALIGNMENT)};
     int order = (int)header->order;
 
     for (int k = 1; k <= order; k++) {
@@ -30,10 +27,11 @@ ngram_layout ngram_layout_of(const ngram_header *header)
         bool leaves = k == order && k > 1;
 
         out.nodes[k] = out.bytes;
-        out.bytes += aligned(leaves ? count * (int64_t)sizeof(ngram_leaf)
-                                    : (count + 1) * (int64_t)sizeof(ngram_node));
+        out.bytes += bp_round_up(leaves ? count * (int64_t)sizeof(ngram_leaf)
+                                        : (count + 1) * (int64_t)sizeof(ngram_node),
+                                 ALIGNMENT);
         out.words[k] = out.bytes;
-        out.bytes += k > 1 ? aligned(count * header->word_bytes) : 0;
+        out.bytes += k > 1 ? bp_round_up(count * header->word_bytes, ALIGNMENT) : 0;
     }
     return out;
 }

@@ -7,7 +7,6 @@
 #include "models/ngram/ngram_lookup_priv.h"
 #include "models/ngram/ngram_split_priv.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct ngram_model {

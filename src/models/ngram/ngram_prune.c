@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
+#include "base/sort.h"
 #include "mesh/collective.h"
 #include "models/ngram/ngram_exchange_priv.h"
 
@@ -152,17 +153,7 @@ static void links_clear(links *x)
 
 static int owner_of(const pruner *self, int order, int64_t place)
 {
-    int low = 0, high = self->size;
-
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-
-        if (self->firsts[order][middle] <= place)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return (int)bp_stretch_of(self->firsts[order], self->size, place);
 }
 
 /* Slots of the n-grams that are kept, in the order of their owners. */

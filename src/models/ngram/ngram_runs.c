@@ -129,10 +129,7 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
             err = bp_draft_write(&draft, blocks, (size_t)last.blocks * sizeof *blocks);
         if (err == BP_OK)
             err = bp_draft_write(&draft, &last, sizeof last);
-        if (err == BP_OK)
-            err = bp_draft_commit(&draft);
-        else
-            bp_draft_drop(&draft);
+        err = bp_draft_end(&draft, err);
         bp_free(blocks);
     }
     bp_free(path);
@@ -265,8 +262,9 @@ static bool is_run(const char *name, const char *work)
 }
 
 bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
-                       bool verify, bool lists)
+                       int how)
 {
+    bool verify = (how & NGRAM_VERIFY) != 0;
     char **names = NULL;
     int64_t listed = 0;
     bp_err err;
@@ -287,7 +285,7 @@ bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, con
             err = open_run(run, verify);
         else
             err = verify ? BP_ERR_FORMAT : BP_OK; /* of another work */
-        if (err == BP_OK && !lists)
+        if (err == BP_OK && !(how & NGRAM_LISTS))
             ngram_runs_forget_blocks(run, 1);
         if (err == BP_OK && run->end > 0) {
             (*count)++;

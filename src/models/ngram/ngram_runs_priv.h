@@ -37,12 +37,13 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
 /** The complete runs of this work in `folder`, in the order of their tokens. Removes damaged runs,
  * those of other work, and those whose tokens other runs hold.
  *
- * verify:     compare every hash, not only the trailer's.
- * lists:      keep the lists of blocks; else they are checked and forgotten.
+ * how:        NGRAM_VERIFY: compare every hash, not only the trailer's. NGRAM_LISTS: keep the
+ *             lists of blocks; else they are checked and forgotten.
  * Owns:       *runs is the caller's, ngram_runs_free().
  * Errors:     BP_ERR_IO, BP_ERR_DENIED. */
 bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
-                       bool verify, bool lists);
+                       int how);
+enum { NGRAM_VERIFY = 1, NGRAM_LISTS = 2 };
 void ngram_runs_free(ngram_run **runs, int64_t count);
 /** Free the lists of blocks, which grow with the whole stream: cursors need only their paths. */
 void ngram_runs_forget_blocks(ngram_run *runs, int64_t count);

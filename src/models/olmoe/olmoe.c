@@ -16,16 +16,13 @@ static const bp_model_size SIZES[] = {BP_STACK_GROUPED,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
-static const bp_option KEYS[] = {BP_STACK_EXPERT_INNER_KEY,
-                                 BP_STACK_EXPERT_KEYS,
-                                 BP_STACK_RENORMALISED_KEY,
-                                 {.key = "model.clip",
-                                  .type = BP_OPTION_REAL,
-                                  .min = 0,
-                                  .max = 1e6,
-                                  .help = "queries, keys and values are clipped to +- this; 0, as "
-                                          "if not given: they are not"},
-                                 {0}};
+static const bp_option KEYS[] = {
+    BP_STACK_EXPERT_INNER_KEY,
+    BP_STACK_EXPERT_KEYS,
+    BP_STACK_RENORMALISED_KEY,
+    {BP_REAL_KEY("model.clip", NULL, 0, 1e6),
+     .help = "queries, keys and values are clipped to +- this; 0, as if not given: they are not"},
+    {0}};
 
 static const bp_hf_size HF_SIZES[] = {
     BP_HF_SIZES_OF("16", "2048", "16", "2048", "4096", "50304"),

@@ -22,20 +22,15 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
-static const bp_option KEYS[] = {BP_STACK_TIED_KEY,
-                                 {.key = "model.norms_first",
-                                  .type = BP_OPTION_BOOL,
-                                  .help =
-                                      "norms precede attention and MLP, with one more before "
-                                      "the head, else they follow (OPT-350M); yes if not given"},
-                                 {.key = "model.embedding",
-                                  .type = BP_OPTION_INT,
-                                  .min = 1,
-                                  .max = 1 << 20,
-                                  .help = "width of token embeddings, which a projection makes as "
-                                          "wide as the model, and another one so wide again before "
-                                          "the head; model.width if not given"},
-                                 {0}};
+static const bp_option KEYS[] = {
+    BP_STACK_TIED_KEY,
+    {BP_BOOL_KEY("model.norms_first", NULL),
+     .help = "norms precede attention and MLP, with one more before the head, else they follow "
+             "(OPT-350M); yes if not given"},
+    {BP_INT_KEY("model.embedding", NULL, 1, 1 << 20),
+     .help = "width of token embeddings, which a projection makes as wide as the model, and "
+             "another one so wide again before the head; model.width if not given"},
+    {0}};
 
 static void fill_defaults(bp_model_shape *shape)
 {

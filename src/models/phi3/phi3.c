@@ -10,10 +10,7 @@ static const bp_model_size SIZES[] = {
     BP_STACK_LAST_SIZES,  {0}};
 
 static const bp_option KEYS[] = {BP_STACK_GATED_INNER_KEY,
-                                 {.key = "model.rope_fraction",
-                                  .type = BP_OPTION_REAL,
-                                  .min = 1e-6,
-                                  .max = 1,
+                                 {BP_REAL_KEY("model.rope_fraction", NULL, 1e-6, 1),
                                   .help = "share of a head that positions turn; 1 if not given"},
                                  {0}};
 

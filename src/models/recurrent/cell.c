@@ -8,13 +8,9 @@
 #define MIXED BP_NODE_OPERATIONS
 
 const bp_option bp_cell_keys[] = {
-    {.key = "model.embedding",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 1 << 20,
+    {BP_INT_KEY("model.embedding", NULL, 1, 1 << 20),
      .help = "width of the word vectors; model.width if not given"},
-    {.key = "model.cell",
-     .type = BP_OPTION_STRING,
+    {BP_STRING_KEY("model.cell", NULL),
      .help = "the cell's nodes, each OPERATION:NODE that it reads, 0 being the entry; operations "
              "are none, tanh, relu, sigmoid, identity; mixed:8 is 8 nodes of all operations of all "
              "nodes before them, for a search; DARTS' published cell if not given"},

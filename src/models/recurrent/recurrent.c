@@ -6,7 +6,6 @@
 #include "nn/core/layers.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* For word vectors and head: between Zaremba et al. 2014's small and large. */
 #define INIT_STD 0.1F
@@ -33,10 +32,7 @@ static const bp_model_size CELL_SIZES[] = {SHARED_SIZES,
                                             .optional = true},
                                            {0}};
 
-static const bp_option KEYS[] = {{.key = "model.embedding",
-                                  .type = BP_OPTION_INT,
-                                  .min = 1,
-                                  .max = 1 << 20,
+static const bp_option KEYS[] = {{BP_INT_KEY("model.embedding", NULL, 1, 1 << 20),
                                   .help = "width of the word vectors; model.width if not given"},
                                  {0}};
 

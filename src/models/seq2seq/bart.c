@@ -59,20 +59,16 @@ static const bp_model_size
     M2M_100_SIZES[] = {BP_SEQ2SEQ_SIZES, CHOICES("relu|gelu|silu|gelu_tanh"), {0}};
 
 #define KEYS_OF_ALL BP_SEQ2SEQ_KEYS, BP_SEQ2SEQ_START_KEY("the end-of-document token")
-static const bp_option KEYS[] = {KEYS_OF_ALL, BP_SEQ2SEQ_DECODER_KEYS, {0}},
-                       BART_KEYS[] = {KEYS_OF_ALL, {0}},
-                       CHOSEN_KEYS[] = {
-                           KEYS_OF_ALL,
-                           {.key = "model.activation",
-                            .type = BP_OPTION_CHOICE,
-                            .choices = "gelu|relu|silu|gelu_tanh",
-                            .help = "of MLPs; if not given silu of marian, gelu of mbart, relu of "
-                                    "m2m_100"},
-                           {.key = "model.scale_embedding",
-                            .type = BP_OPTION_BOOL,
-                            .help = "token embeddings are multiplied by the root of the width; yes "
-                                    "if not given"},
-                           {0}};
+static const bp_option
+    KEYS[] = {KEYS_OF_ALL, BP_SEQ2SEQ_DECODER_KEYS, {0}},
+    BART_KEYS[] = {KEYS_OF_ALL, {0}},
+    CHOSEN_KEYS[] = {
+        KEYS_OF_ALL,
+        {BP_CHOICE_KEY("model.activation", NULL, "gelu|relu|silu|gelu_tanh"),
+         .help = "of MLPs; if not given silu of marian, gelu of mbart, relu of m2m_100"},
+        {BP_BOOL_KEY("model.scale_embedding", NULL),
+         .help = "token embeddings are multiplied by the root of the width; yes if not given"},
+        {0}};
 
 #define FAMILY(kind, form, list, own, tables, norms, reads)                                        \
     .name = kind, .sizes = list, .keys = own, .seq2seq = &(form),                                  \

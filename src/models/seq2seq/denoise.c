@@ -4,30 +4,32 @@
  * its program draws spans. */
 #include "models/family.h"
 
+#include "base/numbers.h"
 #include "base/rng.h"
 
 #include <math.h>
 #include <string.h>
 
 const bp_option bp_noise_options[] = {
-    {"train.objective", BP_OPTION_CHOICE, NULL, 0, 0, BP_OBJECTIVES, NULL,
-     "what is learned, where a family has a choice: bart and t5 have seq2seq (a target given its "
-     "source) and denoise (a text given the same with noise); if not given, seq2seq of pairs and "
-     "denoise of other corpora",
-     false, .at = BP_AT(bp_noise_keys, objective)},
-    {"noise.kinds", BP_OPTION_STRING, BP_NOISE_KINDS, 0, 0, NULL, NULL,
-     "denoise: noises, with commas: permute (the order of sentences), mask (tokens), delete "
-     "(tokens), infill (a mask for a span), rotate (where the text begins), applied in this order; "
-     "or sentinels (T5's: the target is what is missing)",
-     false, .at = BP_AT(bp_noise_keys, kinds)},
-    {"noise.rate", BP_OPTION_REAL, "0.3", 0.001, 0.95, NULL, NULL,
-     "denoise: share of the tokens that mask, delete, infill and sentinels take, each of them",
-     false, .at = BP_AT(bp_noise_keys, rate)},
-    {"noise.span", BP_OPTION_REAL, "3", 1, 100, NULL, "tokens",
-     "denoise: mean length of the spans of infill, which Poisson's distribution has, and of "
-     "sentinels",
-     false, .at = BP_AT(bp_noise_keys, span)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {BP_CHOICE_KEY("train.objective", NULL, BP_OBJECTIVES),
+     .help = "what is learned, where a family has a choice: bart and t5 have seq2seq (a target "
+             "given its source) and denoise (a text given the same with noise); if not given, "
+             "seq2seq of pairs and denoise of other corpora",
+     .at = BP_AT(bp_noise_keys, objective)},
+    {BP_STRING_KEY("noise.kinds", BP_NOISE_KINDS),
+     .help = "denoise: noises, with commas: permute (the order of sentences), mask (tokens), "
+             "delete (tokens), infill (a mask for a span), rotate (where the text begins), applied "
+             "in this order; or sentinels (T5's: the target is what is missing)",
+     .at = BP_AT(bp_noise_keys, kinds)},
+    {BP_REAL_KEY("noise.rate", "0.3", 0.001, 0.95),
+     .help =
+         "denoise: share of the tokens that mask, delete, infill and sentinels take, each of them",
+     .at = BP_AT(bp_noise_keys, rate)},
+    {BP_REAL_KEY("noise.span", "3", 1, 100), .unit = "tokens",
+     .help = "denoise: mean length of the spans of infill, which Poisson's distribution has, and "
+             "of sentinels",
+     .at = BP_AT(bp_noise_keys, span)},
+    {0},
 };
 
 const char *const bp_noise_names[BP_NOISES] = {"permute", "mask",   "delete",
@@ -184,11 +186,6 @@ static int64_t copy_part(int32_t *to, const int32_t *text, const int32_t *marks,
     return n;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Runs of text alternate with removed runs, text first. A sentinel replaces each removed run in the
  * source, and precedes it in target[T]. Returns the target's length. */
 static int64_t take_out(noising *w, int32_t *target)
@@ -199,10 +196,10 @@ static int64_t take_out(noising *w, int32_t *target)
 
     if (w->n < 2)
         return 0;
-    noise = noise < 1 ? 1 : least(noise, w->n - 1);
+    noise = noise < 1 ? 1 : bp_min(noise, w->n - 1);
     spans = (int64_t)floor((double)noise / rules->noise_span + 0.5);
     spans = spans < 1 ? 1 : spans;
-    spans = least(least(spans, rules->sentinel_count), least(noise, w->n - noise));
+    spans = bp_min(bp_min(spans, rules->sentinel_count), bp_min(noise, w->n - noise));
     cut_parts(w, NOISE_PARTS, w->marks, noise, spans);
     cut_parts(w, TEXT_PARTS, w->marks + noise, w->n - noise, spans);
     for (int64_t k = 0; k < spans; k++) {
@@ -266,7 +263,7 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
                       int64_t slot, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
-    int64_t capacity = capacity_of(self), n = least(document->count, capacity), count = n;
+    int64_t capacity = capacity_of(self), n = bp_min(document->count, capacity), count = n;
     noising w = {.rules = rules,
                  .step = step,
                  .slot = slot,

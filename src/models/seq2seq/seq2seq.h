@@ -92,38 +92,31 @@ typedef struct bp_seq2seq_form {
         .optional = true                                                                           \
     }
 #define BP_SEQ2SEQ_DECODER_KEYS                                                                    \
-    {.key = "model.decoder_heads",                                                                 \
-     .type = BP_OPTION_INT,                                                                        \
-     .min = 1,                                                                                     \
-     .max = 65536,                                                                                 \
+    {BP_INT_KEY("model.decoder_heads", NULL, 1, 65536),                                            \
      .help = "heads of the decoder's layers, which share out as many columns as the encoder's; "   \
              "model.heads if not given"},                                                          \
     {                                                                                              \
-        .key = "model.decoder_inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 24,             \
-        .help = "inner width of the decoder's layers; model.inner if not given"                    \
+        BP_INT_KEY("model.decoder_inner", NULL, 1, 1 << 24),                                       \
+            .help = "inner width of the decoder's layers; model.inner if not given"                \
     }
 /** Rows of a family's keys for these sizes. */
 #define BP_SEQ2SEQ_KEYS                                                                            \
-    {.key = "model.encoder_layers",                                                                \
-     .type = BP_OPTION_INT,                                                                        \
-     .min = 1,                                                                                     \
-     .max = 10000,                                                                                 \
+    {BP_INT_KEY("model.encoder_layers", NULL, 1, 10000),                                           \
      .help = "layers of the encoder; model.layers if not given"},                                  \
     {                                                                                              \
-        .key = "model.decoder_layers", .type = BP_OPTION_INT, .min = 1, .max = 10000,              \
-        .help = "layers of the decoder; model.layers if not given"                                 \
+        BP_INT_KEY("model.decoder_layers", NULL, 1, 10000),                                        \
+            .help = "layers of the decoder; model.layers if not given"                             \
     }
 #define BP_SEQ2SEQ_START_KEY(otherwise)                                                            \
     {                                                                                              \
-        .key = "model.start_token", .type = BP_OPTION_INT, .min = 1, .max = 1LL << 31,             \
-        .help = "the token that targets begin with, by its row of the vocabulary from 1 on "       \
-                "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"          \
+        BP_INT_KEY("model.start_token", NULL, 1, 1LL << 31),                                       \
+            .help = "the token that targets begin with, by its row of the vocabulary from 1 on "   \
+                    "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"      \
     }
 #define BP_T5_GATED_KEY                                                                            \
     {                                                                                              \
-        .key = "model.gated", .type = BP_OPTION_BOOL,                                              \
-        .help =                                                                                    \
-            "the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given"  \
+        BP_BOOL_KEY("model.gated", NULL), .help = "the MLP is down(gelu(gate) up), version "       \
+                                                  "1.1's; no: down(relu(up)); yes if not given"    \
     }
 /* Streams of dropout masks, beyond those of models with one stack: two of the embeddings, two after
  * the stacks, then eight per layer, of which five are used. */

@@ -31,10 +31,7 @@ static const bp_model_size SIZES[] = {
 
 static const bp_option KEYS[] = {BP_SEQ2SEQ_KEYS,
                                  BP_SEQ2SEQ_START_KEY("1, its padding,"),
-                                 {.key = "model.norm_epsilon",
-                                  .type = BP_OPTION_REAL,
-                                  .min = 1e-12,
-                                  .max = 1,
+                                 {BP_REAL_KEY("model.norm_epsilon", NULL, 1e-12, 1),
                                   .help = "what norms add to the mean square; 1e-6 if not given"},
                                  BP_T5_GATED_KEY,
                                  BP_DISTANCE_KEYS,

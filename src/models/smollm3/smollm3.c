@@ -15,10 +15,7 @@ static const bp_option KEYS[] = {
     BP_STACK_GATED_INNER_KEY,
     BP_STACK_SMALL_EPSILON_KEY,
     BP_STACK_TIED_KEY,
-    {.key = "model.rope_period",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 10000,
+    {BP_INT_KEY("model.rope_period", NULL, 1, 10000),
      .help = "in each group of this many layers the last one has no positions; 4 if not given"},
     {0}};
 

@@ -117,29 +117,22 @@ typedef struct bp_stack {
         .optional = true                                                                           \
     }
 #define BP_STACK_EXPERT_KEYS                                                                       \
-    {.key = "model.experts",                                                                       \
-     .type = BP_OPTION_INT,                                                                        \
-     .min = 1,                                                                                     \
-     .max = BP_STACK_EXPERTS_MOST,                                                                 \
+    {BP_INT_KEY("model.experts", NULL, 1, BP_STACK_EXPERTS_MOST),                                  \
      .help = "experts of a layer, in the place of its MLP"},                                       \
-        {.key = "model.experts_chosen",                                                            \
-         .type = BP_OPTION_INT,                                                                    \
-         .min = 1,                                                                                 \
-         .max = BP_STACK_EXPERTS_MOST,                                                             \
+        {BP_INT_KEY("model.experts_chosen", NULL, 1, BP_STACK_EXPERTS_MOST),                       \
          .help = "experts that a token goes through in a layer"},                                  \
     {                                                                                              \
-        .key = "model.experts_balance", .type = BP_OPTION_REAL, .min = 0, .max = 1e3,              \
-        .help = "weight of the balance loss in training (docs/training_reference.md); 0, as if "   \
-                "not given: "                                                                      \
-                "there is none"                                                                    \
+        BP_REAL_KEY("model.experts_balance", NULL, 0, 1e3),                                        \
+            .help = "weight of the balance loss in training (docs/training_reference.md); 0, as "  \
+                    "if not given: there is none"                                                  \
     }
 #define BP_STACK_EXPERTS_MOST 1024
 #define BP_STACK_RENORMALISED BP_STACK_FLAG("experts_renormalised", renormalised)
 #define BP_STACK_RENORMALISED_KEY                                                                  \
     {                                                                                              \
-        .key = "model.experts_renormalised", .type = BP_OPTION_BOOL,                               \
-        .help = "shares of the experts that a token goes through are divided by their sum; no if " \
-                "not given"                                                                        \
+        BP_BOOL_KEY("model.experts_renormalised", NULL),                                           \
+            .help = "shares of the experts that a token goes through are divided by their sum; "   \
+                    "no if not given"                                                              \
     }
 /** An inverted flag, set by default, written where it is not set; and model.tied for a family whose
  * head is tied by default. */
@@ -152,46 +145,42 @@ typedef struct bp_stack {
 /** Rows of a family's own keys: the inner width of a gated MLP, and another epsilon of norms. */
 #define BP_STACK_GATED_INNER_KEY                                                                   \
     {                                                                                              \
-        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
-        .help = "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"    \
+        BP_INT_KEY("model.inner", NULL, 1, 1 << 22),                                               \
+            .help =                                                                                \
+                "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"    \
     }
 #define BP_STACK_EXPERT_INNER_KEY                                                                  \
     {                                                                                              \
-        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
-        .help = "inner width of an expert; 8/3 of the width if not given, up to a multiple of 64"  \
+        BP_INT_KEY("model.inner", NULL, 1, 1 << 22),                                               \
+            .help =                                                                                \
+                "inner width of an expert; 8/3 of the width if not given, up to a multiple of 64"  \
     }
 #define BP_STACK_SMALL_EPSILON_KEY                                                                 \
     {                                                                                              \
-        .key = "model.norm_epsilon", .type = BP_OPTION_REAL, .min = 1e-12, .max = 1,               \
-        .help = "what norms add to the mean square; 1e-6 if not given"                             \
+        BP_REAL_KEY("model.norm_epsilon", NULL, 1e-12, 1),                                         \
+            .help = "what norms add to the mean square; 1e-6 if not given"                         \
     }
 #define BP_STACK_TIED_KEY                                                                          \
     {                                                                                              \
-        .key = "model.tied", .type = BP_OPTION_BOOL,                                               \
-        .help = "the head is the token embedding; yes if not given"                                \
+        BP_BOOL_KEY("model.tied", NULL),                                                           \
+            .help = "the head is the token embedding; yes if not given"                            \
     }
 /** Windows by layer; the scale of scores, and caps. */
 #define BP_STACK_WINDOW_PERIOD_KEY                                                                 \
     {                                                                                              \
-        .key = "model.window_period", .type = BP_OPTION_INT, .min = 1, .max = 10000,               \
-        .help = "in each group of this many layers the last one sees all tokens, the others see "  \
-                "model.window"                                                                     \
+        BP_INT_KEY("model.window_period", NULL, 1, 10000),                                         \
+            .help = "in each group of this many layers the last one sees all tokens, the others "  \
+                    "see model.window"                                                             \
     }
 #define BP_STACK_PERIOD_KEYS                                                                       \
     BP_STACK_WINDOW_PERIOD_KEY,                                                                    \
-        {.key = "model.score_width",                                                               \
-         .type = BP_OPTION_INT,                                                                    \
-         .min = 1,                                                                                 \
-         .max = 1 << 20,                                                                           \
+        {BP_INT_KEY("model.score_width", NULL, 1, 1 << 20),                                        \
          .help = "scores are divided by its root; the width of a head if not given"},              \
-        {.key = "model.score_cap",                                                                 \
-         .type = BP_OPTION_REAL,                                                                   \
-         .min = 1e-3,                                                                              \
-         .max = 1e6,                                                                               \
+        {BP_REAL_KEY("model.score_cap", NULL, 1e-3, 1e6),                                          \
          .help = "scores become cap tanh(score / cap); they stay as they are if not given"},       \
     {                                                                                              \
-        .key = "model.logit_cap", .type = BP_OPTION_REAL, .min = 1e-3, .max = 1e6,                 \
-        .help = "logits become cap tanh(logit / cap); they stay as they are if not given"          \
+        BP_REAL_KEY("model.logit_cap", NULL, 1e-3, 1e6),                                           \
+            .help = "logits become cap tanh(logit / cap); they stay as they are if not given"      \
     }
 /** Multipliers of the embedding, scores, branches and logits. */
 #define BP_STACK_MULTIPLIERS                                                                       \
@@ -200,44 +189,28 @@ typedef struct bp_stack {
         BP_STACK_REAL("residual_multiplier", branch_scale),                                        \
         BP_STACK_REAL("logits_scaling", logit_divisor)
 #define BP_STACK_MULTIPLIER_KEYS                                                                   \
-    {.key = "model.embedding_multiplier",                                                          \
-     .type = BP_OPTION_REAL,                                                                       \
-     .min = 1e-6,                                                                                  \
-     .max = 1e6,                                                                                   \
+    {BP_REAL_KEY("model.embedding_multiplier", NULL, 1e-6, 1e6),                                   \
      .help = "of the vectors of tokens; 1 if not given"},                                          \
-        {.key = "model.attention_multiplier",                                                      \
-         .type = BP_OPTION_REAL,                                                                   \
-         .min = 1e-6,                                                                              \
-         .max = 1e6,                                                                               \
-         .help =                                                                                   \
-             "of scores, which are products of queries and keys; 1 over the root of the width "    \
-             "of a head if not given"},                                                            \
-        {.key = "model.residual_multiplier",                                                       \
-         .type = BP_OPTION_REAL,                                                                   \
-         .min = 1e-6,                                                                              \
-         .max = 1e6,                                                                               \
+        {BP_REAL_KEY("model.attention_multiplier", NULL, 1e-6, 1e6),                               \
+         .help = "of scores, which are products of queries and keys; 1 over the root of the "      \
+                 "width of a head if not given"},                                                  \
+        {BP_REAL_KEY("model.residual_multiplier", NULL, 1e-6, 1e6),                                \
          .help = "of what attention and MLP add; 1 if not given"},                                 \
     {                                                                                              \
-        .key = "model.logits_scaling", .type = BP_OPTION_REAL, .min = 1e-6, .max = 1e6,            \
-        .help = "by what logits are divided; 1 if not given"                                       \
+        BP_REAL_KEY("model.logits_scaling", NULL, 1e-6, 1e6),                                      \
+            .help = "by what logits are divided; 1 if not given"                                   \
     }
 /** State-space layers: state size, groups, taps of the convolution. */
 #define BP_STACK_STATE_SIZES                                                                       \
     BP_STACK_COUNT("state", state), BP_STACK_COUNT("groups", groups), BP_STACK_COUNT("taps", taps)
 #define BP_STACK_STATE_KEYS                                                                        \
-    {.key = "model.state",                                                                         \
-     .type = BP_OPTION_INT,                                                                        \
-     .min = 1,                                                                                     \
-     .max = 1 << 16,                                                                               \
+    {BP_INT_KEY("model.state", NULL, 1, 1 << 16),                                                  \
      .help = "numbers of the state for each number of a head; 128 if not given"},                  \
-        {.key = "model.groups",                                                                    \
-         .type = BP_OPTION_INT,                                                                    \
-         .min = 1,                                                                                 \
-         .max = 1 << 16,                                                                           \
+        {BP_INT_KEY("model.groups", NULL, 1, 1 << 16),                                             \
          .help = "groups of heads, which write and read their states alike; 1 if not given"},      \
     {                                                                                              \
-        .key = "model.taps", .type = BP_OPTION_INT, .min = 1, .max = 64,                           \
-        .help = "places that the convolution reads, the present one included; 4 if not given"      \
+        BP_INT_KEY("model.taps", NULL, 1, 64),                                                     \
+            .help = "places that the convolution reads, the present one included; 4 if not given"  \
     }
 /** Hybrid stacks: which layers have attention, the same sizes, and the heads of the other layers.
  */
@@ -250,19 +223,15 @@ typedef struct bp_stack {
         BP_STACK_COUNT("state_head_width", state_head_width), BP_STACK_STATE_SIZES
 #define BP_STACK_HYBRID_KEYS                                                                       \
     BP_STACK_STATE_KEYS,                                                                           \
-        {.key = "model.attention_layers",                                                          \
-         .type = BP_OPTION_STRING,                                                                 \
+        {BP_STRING_KEY("model.attention_layers", NULL),                                            \
          .help = "a list 6,16 of the layers that have attention, from 1 on; the others are "       \
                  "state-space layers, all if not given"},                                          \
-        {.key = "model.state_heads",                                                               \
-         .type = BP_OPTION_INT,                                                                    \
-         .min = 1,                                                                                 \
-         .max = 1 << 16,                                                                           \
-         .help = "heads of state-space layers, a multiple of mesh.tensor; model.heads if not "     \
-                 "given"},                                                                         \
+        {BP_INT_KEY("model.state_heads", NULL, 1, 1 << 16),                                        \
+         .help =                                                                                   \
+             "heads of state-space layers, a multiple of mesh.tensor; model.heads if not given"},  \
     {                                                                                              \
-        .key = "model.state_head_width", .type = BP_OPTION_INT, .min = 1, .max = 1 << 20,          \
-        .help = "their width; twice model.width over their number if not given"                    \
+        BP_INT_KEY("model.state_head_width", NULL, 1, 1 << 20),                                    \
+            .help = "their width; twice model.width over their number if not given"                \
     }
 /** How frequencies of rotary positions are scaled (models/stack/rotary.h). */
 #define BP_STACK_SCALING                                                                           \

@@ -54,21 +54,18 @@ void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
     }
 #define BP_DISTANCE_LAYERS_KEY                                                                     \
     {                                                                                              \
-        .key = "model.relative_layers", .type = BP_OPTION_BOOL,                                    \
-        .help = "each layer has a table of distances, as in umT5; no if not given: the layers of " \
-                "a stack share one"                                                                \
+        BP_BOOL_KEY("model.relative_layers", NULL),                                                \
+            .help = "each layer has a table of distances, as in umT5; no if not given: the "       \
+                    "layers of a stack share one"                                                  \
     }
 #define BP_DISTANCE_KEYS                                                                           \
-    {.key = "model.relative_buckets",                                                              \
-     .type = BP_OPTION_INT,                                                                        \
-     .min = 4,                                                                                     \
-     .max = 1 << 16,                                                                               \
+    {BP_INT_KEY("model.relative_buckets", NULL, 4, 1 << 16),                                       \
      .help = "groups of distances between tokens that attention distinguishes; 32 if not given"},  \
     {                                                                                              \
-        .key = "model.relative_distance", .type = BP_OPTION_INT, .min = 3, .max = 1 << 24,         \
-        .unit = "tokens",                                                                          \
-        .help = "distances from this one on are one group, above half of model.relative_buckets; " \
-                "128 if not given"                                                                 \
+        BP_INT_KEY("model.relative_distance", NULL, 3, 1 << 24),                                   \
+            .unit = "tokens",                                                                      \
+            .help = "distances from this one on are one group, above half of "                     \
+                    "model.relative_buckets; 128 if not given"                                     \
     }
 /** Replace 0 by T5's defaults. */
 void bp_distance_fill_defaults(bp_model_shape *shape);

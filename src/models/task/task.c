@@ -7,7 +7,6 @@
 
 #include "nn/core/layers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bp_backbone backbone_of(const bp_model_shape *shape)
@@ -16,65 +15,68 @@ static bp_backbone backbone_of(const bp_model_shape *shape)
 }
 
 const bp_option bp_task_options[] = {
-    {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_CHOICES, NULL,
-     "what the model learns to predict: a class or a number of each text, tags of its words, where "
-     "in it an answer stands, or a text that is written for another one (a translator goes on with "
-     "pretrain and model.init)",
-     BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
-    {"task.label", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "the corpora's label that is learnt; the only one if not given", false,
+    {BP_CHOICE_KEY("task.kind", NULL, BP_TASK_CHOICES),
+     .help = "what the model learns to predict: a class or a number of each text, tags of its "
+             "words, where in it an answer stands, or a text that is written for another one (a "
+             "translator goes on with pretrain and model.init)",
+     .required = BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
+    {BP_STRING_KEY("task.label", NULL),
+     .help = "the corpora's label that is learnt; the only one if not given",
      .at = BP_AT(bp_task_keys, label)},
-    {"task.labels", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "a file of all classes or tags that there are, one a line: outcomes in its order, also those "
-     "that corpus.train lacks; without it those of corpus.train, sorted",
-     false, .at = BP_AT(bp_task_keys, labels)},
-    {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
-     "of which tokens' states the head reads a text: auto is first, through a pooler, of "
-     "encoders that begin texts with a cls token, last of others, of encoder-decoders through a "
-     "pooler too",
-     false, .at = BP_AT(bp_task_keys, pool)},
-    {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
-     "this many of the first layers, and the embeddings below them, keep their values", false,
+    {BP_STRING_KEY("task.labels", NULL),
+     .help = "a file of all classes or tags that there are, one a line: outcomes in its order, "
+             "also those that corpus.train lacks; without it those of corpus.train, sorted",
+     .at = BP_AT(bp_task_keys, labels)},
+    {BP_CHOICE_KEY("task.pool", "auto", "auto|first|mean|last"),
+     .help = "of which tokens' states the head reads a text: auto is first, through a pooler, of "
+             "encoders that begin texts with a cls token, last of others, of encoder-decoders "
+             "through a pooler too",
+     .at = BP_AT(bp_task_keys, pool)},
+    {BP_INT_KEY("task.frozen_layers", "0", 0, 10000), .unit = "layers",
+     .help = "this many of the first layers, and the embeddings below them, keep their values",
      .at = BP_AT(bp_task_keys, frozen_layers)},
-    {"task.separator", BP_OPTION_STRING, "=>", 0, 0, NULL, NULL,
-     "of text and causal models: what stands between a source and its target", false,
+    {BP_STRING_KEY("task.separator", "=>"),
+     .help = "of text and causal models: what stands between a source and its target",
      .at = BP_AT(bp_task_keys, separator)},
-    {"task.lm_weight", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
-     "causal models with a tied head: of the language model's loss on the same texts, which is "
-     "added to the task's; 0: none",
-     false, .at = BP_AT(bp_task_keys, lm_weight)},
-    {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
-     "of spans: tokens from the start of a window in a long context to that of the next one", false,
+    {BP_REAL_KEY("task.lm_weight", "0", 0, 1000),
+     .help = "causal models with a tied head: of the language model's loss on the same texts, "
+             "which is added to the task's; 0: none",
+     .at = BP_AT(bp_task_keys, lm_weight)},
+    {BP_INT_KEY("task.stride", "128", 1, 1 << 20), .unit = "tokens",
+     .help =
+         "of spans: tokens from the start of a window in a long context to that of the next one",
      .at = BP_AT(bp_task_keys, stride)},
-    {"task.answer_tokens", BP_OPTION_INT, "30", 1, 1 << 20, NULL, "tokens",
-     "of spans: the longest answer that scoring looks for; a checkpoint keeps it", false,
+    {BP_INT_KEY("task.answer_tokens", "30", 1, 1 << 20), .unit = "tokens",
+     .help = "of spans: the longest answer that scoring looks for; a checkpoint keeps it",
      .at = BP_AT(bp_task_keys, answer_tokens)},
-    {"dirichlet.outside", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "the class of corpus.train's texts outside the domain: outcomes are a Dirichlet, which is to "
-     "be flat there (a prior network)",
-     false, .at = BP_AT(bp_task_keys, outside)},
-    {"dirichlet.precision", BP_OPTION_REAL, "100", 1e-3, 1e6, NULL, NULL,
-     "that it is to have of texts of the other classes", false,
+    {BP_STRING_KEY("dirichlet.outside", NULL),
+     .help = "the class of corpus.train's texts outside the domain: outcomes are a Dirichlet, "
+             "which is to be flat there (a prior network)",
+     .at = BP_AT(bp_task_keys, outside)},
+    {BP_REAL_KEY("dirichlet.precision", "100", 1e-3, 1e6),
+     .help = "that it is to have of texts of the other classes",
      .at = BP_AT(bp_task_keys, precision)},
-    {"dirichlet.smoothing", BP_OPTION_REAL, "0.01", 1e-9, 0.5, NULL, NULL,
-     "the mean probability that each class is to have that is not the text's", false,
+    {BP_REAL_KEY("dirichlet.smoothing", "0.01", 1e-9, 0.5),
+     .help = "the mean probability that each class is to have that is not the text's",
      .at = BP_AT(bp_task_keys, smoothing)},
-    {"sngp.features", BP_OPTION_INT, "0", 0, BP_TASK_FEATURES_MAX, NULL, NULL,
-     "random features of a Gaussian process that predicts the classes (SNGP); 0: a linear map",
-     false, .at = BP_AT(bp_task_keys, features)},
-    {"sngp.length_scale", BP_OPTION_REAL, "0", 0, 1e6, NULL, NULL,
-     "of its kernel, in the distance of two texts' states; 0: the square root of model.width",
-     false, .at = BP_AT(bp_task_keys, length_scale)},
-    {"sngp.prior", BP_OPTION_REAL, "1", 1e-6, 1e6, NULL, NULL,
-     "the precision of its weights' prior", false, .at = BP_AT(bp_task_keys, prior)},
-    {"sngp.bound", BP_OPTION_REAL, "0.95", 0, 1e6, NULL, NULL,
-     "the largest spectral norm that the hidden weights keep; 0: any", false,
+    {BP_INT_KEY("sngp.features", "0", 0, BP_TASK_FEATURES_MAX),
+     .help =
+         "random features of a Gaussian process that predicts the classes (SNGP); 0: a linear map",
+     .at = BP_AT(bp_task_keys, features)},
+    {BP_REAL_KEY("sngp.length_scale", "0", 0, 1e6),
+     .help =
+         "of its kernel, in the distance of two texts' states; 0: the square root of model.width",
+     .at = BP_AT(bp_task_keys, length_scale)},
+    {BP_REAL_KEY("sngp.prior", "1", 1e-6, 1e6), .help = "the precision of its weights' prior",
+     .at = BP_AT(bp_task_keys, prior)},
+    {BP_REAL_KEY("sngp.bound", "0.95", 0, 1e6),
+     .help = "the largest spectral norm that the hidden weights keep; 0: any",
      .at = BP_AT(bp_task_keys, bound)},
-    {"sngp.bounded", BP_OPTION_CHOICE, "all", 0, 0, "all|pooler", NULL,
-     "which weights that are: the matrices of all layers that train and the pooler's, or "
-     "only the pooler's",
-     false, .at = BP_AT(bp_task_keys, bounded)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {BP_CHOICE_KEY("sngp.bounded", "all", "all|pooler"),
+     .help = "which weights that are: the matrices of all layers that train and the pooler's, or "
+             "only the pooler's",
+     .at = BP_AT(bp_task_keys, bounded)},
+    {0},
 };
 
 static void see_kind(void *context, const bp_option *option, const char *value)

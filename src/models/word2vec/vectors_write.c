@@ -57,10 +57,7 @@ bp_err w2v_vectors_write(const bp_model_family *family, bp_checkpoint *checkpoin
         err = bp_draft_open(&draft, path);
     if (err == BP_OK) {
         err = write_vectors(&draft, vectors, binary);
-        if (err == BP_OK)
-            err = bp_draft_commit(&draft);
-        else
-            bp_draft_drop(&draft);
+        err = bp_draft_end(&draft, err);
     }
     bp_word_vectors_free(&vectors);
     return err;

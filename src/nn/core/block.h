@@ -262,6 +262,12 @@ const bp_block *bp_block_inner(const bp_block *block);
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+/** bp_block_ops of a block that keeps nothing, multiplies no matrix and owns only itself. Local. */
+size_t bp_block_saves_nothing(const bp_block *block, const bp_extent *most);
+bp_product_bytes bp_block_no_products(const bp_block *block, const bp_extent *most);
+bp_err bp_block_binds_nothing(bp_block *block);
+void bp_block_refreshes_nothing(bp_block *block);
+void bp_block_free_alone(bp_block *block);
 /** bp_block_ops.repeat of any block. Local. */
 bool bp_block_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
                      void *from);

@@ -45,23 +45,6 @@ static size_t binary_scratch(const bp_block *block, const bp_extent *most, bool 
     return 2 * bp_arena_bytes(most->B * most->T[block->stream], sizeof(float));
 }
 
-static bp_product_bytes binary_products(const bp_block *block, const bp_extent *most)
-{
-    (void)block, (void)most;
-    return (bp_product_bytes){0};
-}
-
-static bp_err binary_bind(bp_block *block)
-{
-    (void)block;
-    return BP_OK;
-}
-
-static void binary_refresh(bp_block *block)
-{
-    (void)block;
-}
-
 static double logit_of(const binary_head *self, const float *x)
 {
     double sum = (double)self->bias->value[0];
@@ -173,21 +156,16 @@ static void binary_backward(bp_block *block, bp_pass *pass, bp_activations *acti
     pass->scratch->used_bytes = mark;
 }
 
-static void binary_free(bp_block *block)
-{
-    bp_free(block);
-}
-
 static const bp_block_ops OPS = {
     .kind = "binary_head",
     .saved_bytes = binary_saved,
     .scratch_bytes = binary_scratch,
-    .product_bytes = binary_products,
-    .bind = binary_bind,
-    .refresh = binary_refresh,
+    .product_bytes = bp_block_no_products,
+    .bind = bp_block_binds_nothing,
+    .refresh = bp_block_refreshes_nothing,
     .forward = binary_forward,
     .backward = binary_backward,
-    .free = binary_free,
+    .free = bp_block_free_alone,
 };
 
 void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *shape,

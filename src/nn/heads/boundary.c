@@ -5,7 +5,6 @@
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define INIT_STD 0.02F
@@ -19,12 +18,6 @@ typedef struct boundary {
 static const boundary *boundary_of(const bp_block *block)
 {
     return (const boundary *)block;
-}
-
-static size_t boundary_saved(const bp_block *block, const bp_extent *most)
-{
-    (void)block, (void)most;
-    return 0;
 }
 
 /* All rows of the states (or of their gradients), if this rank has only some of them. */
@@ -46,23 +39,6 @@ static size_t boundary_scratch(const bp_block *block, const bp_extent *most, boo
     alloc_all(self, &count, &pass);
     bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &pass, self->shape.C));
     return count.used_bytes;
-}
-
-static bp_product_bytes boundary_products(const bp_block *block, const bp_extent *most)
-{
-    (void)block, (void)most;
-    return (bp_product_bytes){0};
-}
-
-static bp_err boundary_bind(bp_block *block)
-{
-    (void)block;
-    return BP_OK;
-}
-
-static void boundary_refresh(bp_block *block)
-{
-    (void)block;
 }
 
 /* The rows before and after the run of scored places that contains row r, and its number there;
@@ -152,21 +128,16 @@ static void boundary_backward(bp_block *block, bp_pass *pass, bp_activations *ac
     pass->scratch->used_bytes = mark;
 }
 
-static void boundary_free(bp_block *block)
-{
-    bp_free(block);
-}
-
 static const bp_block_ops OPS = {
     .kind = "boundary",
-    .saved_bytes = boundary_saved,
+    .saved_bytes = bp_block_saves_nothing,
     .scratch_bytes = boundary_scratch,
-    .product_bytes = boundary_products,
-    .bind = boundary_bind,
-    .refresh = boundary_refresh,
+    .product_bytes = bp_block_no_products,
+    .bind = bp_block_binds_nothing,
+    .refresh = bp_block_refreshes_nothing,
     .forward = boundary_forward,
     .backward = boundary_backward,
-    .free = boundary_free,
+    .free = bp_block_free_alone,
 };
 
 void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,

@@ -2,7 +2,6 @@
  * lm_head_chunk.c and lm_head_pieces.c. */
 #include "nn/heads/entmax_rows_priv.h"
 
-#include "base/err.h"
 #include "math/kernels/entmax.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"

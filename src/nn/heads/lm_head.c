@@ -1,7 +1,6 @@
 /* The last block: final norm, logits of this rank's part of the vocabulary, softmax over tensor
  * ranks, loss. It computes the logits in chunks of rows. */
 #include "base/err.h"
-#include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "nn/heads/lm_head_priv.h"

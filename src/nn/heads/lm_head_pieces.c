@@ -3,8 +3,6 @@
 
 #include "math/kernels/entmax.h"
 
-#include <string.h>
-
 void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *hidden, float *mean,
                        float *rstd)
 {

@@ -56,23 +56,6 @@ static size_t head_scratch(const bp_block *block, const bp_extent *most, bool tr
     return count.used_bytes;
 }
 
-static bp_product_bytes head_products(const bp_block *block, const bp_extent *most)
-{
-    (void)block, (void)most;
-    return (bp_product_bytes){0};
-}
-
-static bp_err head_bind(bp_block *block)
-{
-    (void)block;
-    return BP_OK;
-}
-
-static void head_refresh(bp_block *block)
-{
-    (void)block;
-}
-
 /* A value uses only a text's first place. */
 static bool is_read(const text_head *self, const bp_pass *pass, int64_t row)
 {
@@ -284,21 +267,16 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-static void head_free(bp_block *block)
-{
-    bp_free(block);
-}
-
 static const bp_block_ops OPS = {
     .kind = "text_head",
     .saved_bytes = head_saved,
     .scratch_bytes = head_scratch,
-    .product_bytes = head_products,
-    .bind = head_bind,
-    .refresh = head_refresh,
+    .product_bytes = bp_block_no_products,
+    .bind = bp_block_binds_nothing,
+    .refresh = bp_block_refreshes_nothing,
     .forward = head_forward,
     .backward = head_backward,
-    .free = head_free,
+    .free = bp_block_free_alone,
 };
 
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,

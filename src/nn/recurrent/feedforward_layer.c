@@ -7,7 +7,6 @@
 #include "math/kernels/kernels.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct layer {

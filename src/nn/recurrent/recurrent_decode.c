@@ -2,7 +2,6 @@
  * recurrent_layer.c. */
 #include "nn/recurrent/recurrent_priv.h"
 
-#include "base/err.h"
 #include "math/kernels/kernels.h"
 
 #include <string.h>

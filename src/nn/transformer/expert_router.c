@@ -51,7 +51,7 @@ static void softmax_row(const layer *self, float *p, const bp_operand *x, int64_
 
     memset(p, 0, (size_t)E * sizeof *p);
     for (int64_t c = 0; c < C; c += PANEL) {
-        int64_t n = bp_smaller(PANEL, C - c);
+        int64_t n = bp_min(PANEL, C - c);
         const float *part = bp_operand_load(loops, x, r, c, buffer, n);
 
         for (int64_t e = 0; e < E; e++)
@@ -197,7 +197,7 @@ void router_backward_weight(const layer *self, const float *dlogits, const bp_op
         return;
 #pragma omp parallel for schedule(static) if (normed->rows >= PARALLEL_ROWS)
     for (int64_t c = 0; c < C; c += PANEL) {
-        int64_t n = bp_smaller(PANEL, C - c);
+        int64_t n = bp_min(PANEL, C - c);
         float buffer[PANEL];
 
         for (int64_t r = 0; r < normed->rows; r++) {

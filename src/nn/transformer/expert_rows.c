@@ -56,7 +56,7 @@ static void scale_rows(const bp_operand *x, const int32_t *order, const float *s
 #pragma omp parallel for schedule(static) if (x->rows >= PARALLEL_ROWS)
     for (int64_t i = 0; i < x->rows; i++)
         for (int64_t c = 0; c < x->columns; c += BP_PASS_COLUMNS) {
-            int64_t n = bp_smaller(BP_PASS_COLUMNS, x->columns - c);
+            int64_t n = bp_min(BP_PASS_COLUMNS, x->columns - c);
             float buffer[BP_PASS_COLUMNS], *to = bp_operand_workspace(x, i, c, buffer);
             const float *from = bp_operand_load(loops, x, i, c, buffer, n);
 
@@ -77,7 +77,7 @@ static void share_gradients(float *dshares, const int32_t *order, const bp_opera
         float one[BP_PASS_COLUMNS], two[BP_PASS_COLUMNS], sum = 0;
 
         for (int64_t c = 0; c < a->columns; c += BP_PASS_COLUMNS) {
-            int64_t n = bp_smaller(BP_PASS_COLUMNS, a->columns - c);
+            int64_t n = bp_min(BP_PASS_COLUMNS, a->columns - c);
             const float *x = bp_operand_load(loops, a, i, c, one, n),
                         *y = bp_operand_load(loops, b, i, c, two, n);
 

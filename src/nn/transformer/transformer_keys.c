@@ -8,7 +8,6 @@
  * still makes q, k and v. Backward computes gradients of the copies, which are summed over the
  * ranks into their owners', micro-batch by micro-batch, in the fixed order of bp_reduce_scatter.
  * In messages a bias is the last column of its row. */
-#include "base/err.h"
 #include "mesh/collective.h"
 #include "nn/transformer/transformer_priv.h"
 

@@ -13,12 +13,6 @@ typedef struct embedding {
     int count;
 } embedding;
 
-static size_t embedding_saved(const bp_block *block, const bp_extent *most)
-{
-    (void)block, (void)most;
-    return 0;
-}
-
 static int64_t width_of(const embedding *self)
 {
     const bp_embedding_part *part = &self->parts[0];
@@ -67,23 +61,6 @@ static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bo
         bytes = count.used_bytes > bytes ? count.used_bytes : bytes;
     }
     return bytes;
-}
-
-static bp_product_bytes embedding_products(const bp_block *block, const bp_extent *most)
-{
-    (void)block, (void)most;
-    return (bp_product_bytes){0};
-}
-
-static bp_err embedding_bind(bp_block *block)
-{
-    (void)block;
-    return BP_OK;
-}
-
-static void embedding_refresh(bp_block *block)
-{
-    (void)block;
 }
 
 static bool drops(const embedding *self, const bp_embedding_part *part, const bp_pass *pass)
@@ -289,11 +266,6 @@ static void embedding_backward(bp_block *block, bp_pass *pass, bp_activations *a
     }
 }
 
-static void embedding_free(bp_block *block)
-{
-    bp_free(block);
-}
-
 static bool embedding_cache(const bp_block *block, int64_t slots, int64_t capacity,
                             bp_cache_need *need)
 {
@@ -306,14 +278,14 @@ static bool embedding_cache(const bp_block *block, int64_t slots, int64_t capaci
 static const bp_block_ops OPS = {
     .kind = "embedding",
     .cache = embedding_cache,
-    .saved_bytes = embedding_saved,
+    .saved_bytes = bp_block_saves_nothing,
     .scratch_bytes = embedding_scratch,
-    .product_bytes = embedding_products,
-    .bind = embedding_bind,
-    .refresh = embedding_refresh,
+    .product_bytes = bp_block_no_products,
+    .bind = bp_block_binds_nothing,
+    .refresh = bp_block_refreshes_nothing,
     .forward = embedding_forward,
     .backward = embedding_backward,
-    .free = embedding_free,
+    .free = bp_block_free_alone,
 };
 
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count)

@@ -3,7 +3,6 @@
  * first of them is computed. Called by word_characters.c. */
 #include "nn/words/word_priv.h"
 
-#include "base/err.h"
 #include "math/kernels/cells.h"
 #include "math/kernels/kernels.h"
 

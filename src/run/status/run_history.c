@@ -34,11 +34,12 @@ static void take_line(void *context, const json_t *line, off_t end)
 {
     const reader *self = context;
     bp_curve *curve = self->curve;
-    double row[BP_HISTORY_COLUMNS], before = 0, filled = real_of(line, "tokens_without_padding");
+    double row[BP_HISTORY_COLUMNS], before = 0,
+                                    filled = bp_json_number(line, "tokens_without_padding");
 
     (void)end;
     for (int c = 0; c < BP_HISTORY_COLUMNS; c++)
-        row[c] = !self->keys[c] ? NAN : real_of(line, self->keys[c]);
+        row[c] = !self->keys[c] ? NAN : bp_json_number(line, self->keys[c]);
     if (!isfinite(row[BP_HISTORY_STEP]))
         return;
     curve->padded = !isfinite(filled);

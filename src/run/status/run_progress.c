@@ -134,7 +134,7 @@ static void take_over(run_progress *self, const json_t *record, const json_t *be
     double then = status_time(text_of(self->file, "time"));
     int64_t starts = integer_of(self->file, "starts");
 
-    self->before = fmax(0, known(real_of(self->file, "wall_seconds"))) +
+    self->before = fmax(0, known(bp_json_number(self->file, "wall_seconds"))) +
                    (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
     (void)json_object_del(self->file, "exit");
     if (!json_is_object(json_object_get(self->file, "events")))
@@ -199,8 +199,9 @@ void run_progress_end(run_progress *self, json_t *ended)
 
 void run_progress_metric(run_progress *self, const json_t *line)
 {
-    double speed = real_of(line, "tokens_per_second"), valid = real_of(line, "valid_loss");
-    double seconds = known(real_of(line, "seconds")), sorted[SPEEDS];
+    double speed = bp_json_number(line, "tokens_per_second"),
+           valid = bp_json_number(line, "valid_loss");
+    double seconds = known(bp_json_number(line, "seconds")), sorted[SPEEDS];
     int64_t count;
 
     if (!self || !json_is_integer(json_object_get(line, "tokens")))
@@ -212,13 +213,14 @@ void run_progress_metric(run_progress *self, const json_t *line)
     bp_sort_reals(sorted, count);
     set_integer(self->file, "step", integer_of(line, "step"));
     set_integer(self->file, "tokens", integer_of(line, "tokens"));
-    set_real(self->file, "loss", real_of(line, "loss"));
+    set_real(self->file, "loss", bp_json_number(line, "loss"));
     set_real(self->file, "tokens_per_second", speed);
     set_real(self->file, "tokens_per_second_median", count > 0 ? sorted[count / 2] : NAN);
-    set_real(self->file, "kept_seconds", known(real_of(self->file, "kept_seconds")) + seconds);
+    set_real(self->file, "kept_seconds",
+             known(bp_json_number(self->file, "kept_seconds")) + seconds);
     if (isfinite(valid)) {
         set_real(self->file, "valid_loss", valid);
-        if (!(valid >= real_of(self->file, "best_valid_loss"))) { /* the first one, too */
+        if (!(valid >= bp_json_number(self->file, "best_valid_loss"))) { /* the first one, too */
             set_real(self->file, "best_valid_loss", valid);
             set_integer(self->file, "best_step", integer_of(line, "step"));
         }
@@ -233,7 +235,7 @@ static void go_back(run_progress *self, int64_t step)
     int64_t last = integer_of(file, "step");
     double share = last > 0 ? (double)step / (double)last : 0;
 
-    set_real(file, "kept_seconds", known(real_of(file, "kept_seconds")) * share);
+    set_real(file, "kept_seconds", known(bp_json_number(file, "kept_seconds")) * share);
     set_integer(file, "tokens", (int64_t)((double)integer_of(file, "tokens") * share));
     set_integer(file, "step", step);
     if (step < last)

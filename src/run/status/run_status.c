@@ -151,8 +151,8 @@ static void put_progress(const reading *self)
     static const char *const own[] = {"format",     "format_version", "time",
                                       "phase_time", "start",          "exit"}; /* the file's */
     json_t *progress = json_copy(self->progress);
-    double wall = real_of(self->progress, "wall_seconds"),
-           kept = real_of(self->progress, "kept_seconds");
+    double wall = bp_json_number(self->progress, "wall_seconds"),
+           kept = bp_json_number(self->progress, "kept_seconds");
     long long starts = integer_of(!self->progress ? self->record : self->progress, "starts");
 
     for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
@@ -200,8 +200,8 @@ static void put_training(const reading *self)
         return;
     if (reported > 0)
         set_real(self->out, "seconds_left",
-                 (double)(steps - step) * real_of(self->progress, "tokens") / (double)reported /
-                     real_of(self->progress, "tokens_per_second_median"));
+                 (double)(steps - step) * bp_json_number(self->progress, "tokens") /
+                     (double)reported / bp_json_number(self->progress, "tokens_per_second_median"));
     if (reported > commit && !says(self->out, "state", "running"))
         set_integer(self->out, "redone_steps", reported - commit);
 }
@@ -329,7 +329,7 @@ static bp_err put_members(reading *self)
         done += (double)integer_of(member, ended ? "steps" : "step");
         steps = steps == 0 ? integer_of(member, "steps") : steps;
         if (integer_of(member, "step") > 0 && has(member, "tokens"))
-            tokens = real_of(member, "tokens") / (double)integer_of(member, "step");
+            tokens = bp_json_number(member, "tokens") / (double)integer_of(member, "step");
         if (says(member, "state", "running"))
             speed += json_number_value(json_object_get(member, "tokens_per_second_median"));
     }

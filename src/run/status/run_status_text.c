@@ -49,7 +49,7 @@ static void add_place(bp_buffer *out, const json_t *status)
     }
     if (says(status, "state", "silent"))
         bp_buffer_printf(out, ", which can't be asked from here");
-    add_duration(out, "; seen alive ", real_of(status, "seen_seconds"), " ago");
+    add_duration(out, "; seen alive ", bp_json_number(status, "seen_seconds"), " ago");
 }
 
 static void add_state(bp_buffer *out, const json_t *status)
@@ -69,7 +69,7 @@ static void add_state(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, ": its job is gone%s", has(status, "host") ? "; it ran" : "");
     if (!is_among(state, placeless))
         add_place(out, status);
-    add_duration(out, " ", real_of(status, "ended_seconds_ago"), " ago");
+    add_duration(out, " ", bp_json_number(status, "ended_seconds_ago"), " ago");
     if (strcmp(state, "failed") == 0)
         bp_buffer_printf(out, " with status %lld", integer_of(status, "code"));
     bp_buffer_printf(out, "\n");
@@ -110,7 +110,7 @@ static void add_starts(bp_buffer *out, const json_t *status)
     if (failed) {
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
-        add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
+        add_duration(out, ", ", bp_json_number(failed, "seconds_ago"), " ago");
         bp_buffer_printf(out, ":");
         add_lines(out, " ", text_of(failed, "message"));
     }
@@ -134,9 +134,9 @@ static void add_progress(bp_buffer *out, const json_t *status)
                          integer_of(status, counts[k][0]), integer_of(status, counts[k][1]),
                          counts[k][2]);
         if (has(status, "progress"))
-            bp_buffer_printf(out, " (%.1f %%)", 100 * real_of(status, "progress"));
-        if (strcmp(state, "finished") != 0 && real_of(status, "seconds_left") > 0)
-            add_duration(out, ", ", real_of(status, "seconds_left"),
+            bp_buffer_printf(out, " (%.1f %%)", 100 * bp_json_number(status, "progress"));
+        if (strcmp(state, "finished") != 0 && bp_json_number(status, "seconds_left") > 0)
+            add_duration(out, ", ", bp_json_number(status, "seconds_left"),
                          runs ? " left" : " of work left");
         bp_buffer_printf(out, "\n");
     }
@@ -148,7 +148,7 @@ static void add_progress(bp_buffer *out, const json_t *status)
         add_text(out, "doing", "", text_of(status, "doing"));
     if (has(status, "phase") && strcmp(state, "finished") != 0) {
         bp_buffer_printf(out, LABEL "%s", "phase", text_of(status, "phase"));
-        add_duration(out, ", for ", real_of(status, "phase_seconds"), "");
+        add_duration(out, ", for ", bp_json_number(status, "phase_seconds"), "");
         bp_buffer_printf(out, "\n");
     }
 }
@@ -157,21 +157,22 @@ static void add_figures(bp_buffer *out, const json_t *status)
 {
     if (has(status, "tokens_per_second_median"))
         bp_buffer_printf(out, LABEL "%.0f tokens/s (median), %.0f last\n", "speed",
-                         real_of(status, "tokens_per_second_median"),
-                         real_of(status, "tokens_per_second"));
+                         bp_json_number(status, "tokens_per_second_median"),
+                         bp_json_number(status, "tokens_per_second"));
     else if (has(status, "tokens_per_second"))
         bp_buffer_printf(out, LABEL "%.0f tokens/s\n", "speed",
-                         real_of(status, "tokens_per_second"));
+                         bp_json_number(status, "tokens_per_second"));
     if (!has(status, "loss") && !has(status, "best_valid_loss"))
         return;
     bp_buffer_printf(out, LABEL, "loss");
     if (has(status, "loss"))
-        bp_buffer_printf(out, "%.4f", real_of(status, "loss"));
+        bp_buffer_printf(out, "%.4f", bp_json_number(status, "loss"));
     if (has(status, "valid_loss"))
         bp_buffer_printf(out, "%svalid %.4f", has(status, "loss") ? ", " : "",
-                         real_of(status, "valid_loss"));
+                         bp_json_number(status, "valid_loss"));
     if (has(status, "best_valid_loss"))
-        bp_buffer_printf(out, ", the best %.4f at step %lld", real_of(status, "best_valid_loss"),
+        bp_buffer_printf(out, ", the best %.4f at step %lld",
+                         bp_json_number(status, "best_valid_loss"),
                          integer_of(status, "best_step"));
     bp_buffer_printf(out, "\n");
 }
@@ -183,8 +184,8 @@ static void add_disk(bp_buffer *out, const json_t *status)
 
     if (commit) {
         bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
-        add_duration(out, ", ", real_of(commit, "seconds_ago"), " ago");
-        bp_buffer_printf(out, ", %s\n", bp_size_text(real_of(commit, "bytes")).text);
+        add_duration(out, ", ", bp_json_number(commit, "seconds_ago"), " ago");
+        bp_buffer_printf(out, ", %s\n", bp_size_text(bp_json_number(commit, "bytes")).text);
     } else if (has(status, "steps")) {
         bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
     }
@@ -195,7 +196,8 @@ static void add_disk(bp_buffer *out, const json_t *status)
                          "base model", text_of(status, "missing_base"));
     if (!has(status, "free_bytes"))
         return;
-    bp_buffer_printf(out, LABEL "%s", "free", bp_size_text(real_of(status, "free_bytes")).text);
+    bp_buffer_printf(out, LABEL "%s", "free",
+                     bp_size_text(bp_json_number(status, "free_bytes")).text);
     if (has(status, "room_for_checkpoints") && capacity < CAPACITY_SHOWN)
         bp_buffer_printf(out, ", space for %lld more checkpoint%s%s", capacity, plural(capacity),
                          capacity < 2 ? ": free some space, or the run stops" : "");
@@ -205,14 +207,15 @@ static void add_disk(bp_buffer *out, const json_t *status)
 static void add_restarts(bp_buffer *out, const json_t *status)
 {
     long long restarts = integer_of(status, "restarts");
-    double wall = real_of(status, "wall_seconds");
+    double wall = bp_json_number(status, "wall_seconds");
     bool effective = has(status, "effective_time") && (restarts > 0 || wall >= SHORT_SECONDS);
 
     if (!effective && restarts == 0)
         return;
     bp_buffer_printf(out, LABEL, "time");
     if (effective)
-        bp_buffer_printf(out, "effective %.0f %% of ", 100 * real_of(status, "effective_time"));
+        bp_buffer_printf(out, "effective %.0f %% of ",
+                         100 * bp_json_number(status, "effective_time"));
     add_duration(out, "", wall, "");
     bp_buffer_printf(out, ", %lld restart%s\n", restarts, plural(restarts));
 }
@@ -260,11 +263,12 @@ static void add_members(bp_buffer *out, const json_t *status)
             bp_buffer_printf(out, "%lld/%lld", integer_of(member, "step"),
                              integer_of(member, "steps"));
         if (has(member, "loss"))
-            bp_buffer_printf(out, "  loss %.4f", real_of(member, "loss"));
+            bp_buffer_printf(out, "  loss %.4f", bp_json_number(member, "loss"));
         if (has(member, "best_valid_loss"))
-            bp_buffer_printf(out, "  best valid %.4f", real_of(member, "best_valid_loss"));
+            bp_buffer_printf(out, "  best valid %.4f", bp_json_number(member, "best_valid_loss"));
         if (strcmp(state, "running") == 0 && has(member, "tokens_per_second_median"))
-            bp_buffer_printf(out, "  %.0f tokens/s", real_of(member, "tokens_per_second_median"));
+            bp_buffer_printf(out, "  %.0f tokens/s",
+                             bp_json_number(member, "tokens_per_second_median"));
         if (has(member, "message"))
             bp_buffer_printf(out, "  %s", text_of(member, "message"));
         bp_buffer_printf(out, "\n");

@@ -22,15 +22,14 @@
 #define LATER                1.5 /* ranks without answers wait longer than rank 0 by this factor */
 
 const bp_option bp_watchdog_options[] = {
-    {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
-     "a rank that is silent for so long is named, and the job ends with status 75; so is one that "
-     "makes no progress: in a step, or a batch of validation or scores, for so long and 10 median "
-     "ones; at a start (within MPI's too), in a first step, loading, merging, ending: 10 times as "
-     "long; in a "
-     "checkpoint: 10 times, then 4 of the longest and twice this; in a fit of uncertainty: 240 "
-     "times; 0: never",
-     false, .at = BP_AT(bp_watchdog_keys, seconds)},
-    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+    {BP_REAL_KEY("watchdog.seconds", "60", 0, 86400), .unit = "seconds",
+     .help = "a rank that is silent for so long is named, and the job ends with status 75; so is "
+             "one that makes no progress: in a step, or a batch of validation or scores, for so "
+             "long and 10 median ones; at a start (within MPI's too), in a first step, loading, "
+             "merging, ending: 10 times as long; in a checkpoint: 10 times, then 4 of the longest "
+             "and twice this; in a fit of uncertainty: 240 times; 0: never",
+     .at = BP_AT(bp_watchdog_keys, seconds)},
+    {0}};
 
 /* A process is watched once, however many jobs run within its job. */
 static watchdog *current;

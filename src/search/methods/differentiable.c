@@ -6,10 +6,8 @@
 
 #include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "models/recurrent/recurrent.h"
-#include "run/stop_request.h"
 #include "train/loop/pretrain.h"
 #include "train/loop/trainer.h"
 #include "train/loop/validation.h"
@@ -28,15 +26,10 @@ typedef struct nas_cell_keys {
     int64_t nodes;
 } nas_cell_keys;
 
-const bp_option nas_differentiable_options[] = {{.key = "search.nodes",
-                                                 .type = BP_OPTION_INT,
-                                                 .value = "8",
-                                                 .min = 1,
-                                                 .max = BP_CELL_NODES,
-                                                 .unit = "nodes",
-                                                 .help = "of the cells that differentiable finds",
-                                                 .at = BP_AT(nas_cell_keys, nodes)},
-                                                {.key = NULL}};
+const bp_option nas_differentiable_options[] = {
+    {BP_INT_KEY("search.nodes", "8", 1, BP_CELL_NODES), .unit = "nodes",
+     .help = "of the cells that differentiable finds", .at = BP_AT(nas_cell_keys, nodes)},
+    {.key = NULL}};
 
 static int64_t nodes_of(const bp_config *config)
 {

@@ -1,9 +1,7 @@
 /* Shared weights: their training, and scores of trials with them. Called by methods. */
 #include "search/methods/shared.h"
 
-#include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "base/process/signals.h"
 #include "mesh/collective.h"

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "text/documents/sentences_priv.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define RANGE_READ_BYTES ((size_t)1 << 16) /* of a range at a time */

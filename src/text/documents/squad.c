@@ -2,7 +2,6 @@
 #include "text/documents/squad_priv.h"
 
 #include "base/config/json.h"
-#include "base/mem.h"
 #include "text/documents/text_source.h"
 #include "text/unicode/context_words.h"
 #include "text/unicode/unicode.h"

@@ -7,9 +7,6 @@
 
 #include "text/documents/record_priv.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct field {

@@ -2,7 +2,6 @@
 #include "base/mem.h"
 #include "text/tokenizer/meaning_priv.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,6 @@
 #include "text/pipeline/pipeline.h"
 #include "text/unicode/unicode.h"
 
-#include <string.h>
-
 bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind)
 {
     bp_tokenizer *tokenizer = bp_alloc("text.tokenizer", 1, sizeof *tokenizer);

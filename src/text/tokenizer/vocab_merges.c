@@ -3,7 +3,6 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "text/pipeline/load.h"
 #include "text/tokenizer/bert_json.h"
 #include "text/tokenizer/tokenizer_parts.h"
 

@@ -12,7 +12,6 @@
 #include "text/unicode/scan.h"
 #include "text/unicode/unicode.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -204,22 +203,6 @@ static void choose_letters(bp_letters *out, const bp_strmap *words)
     bp_free(list);
 }
 
-static bool is_letter(const bp_letters *letters, uint32_t code)
-{
-    letter wanted = {.code = code};
-    int64_t low = 0, high = letters->count;
-
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-
-        if (letters->codes[middle] < wanted.code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < letters->count && letters->codes[low] == code;
-}
-
 /* Other characters become the one that stands for all of them. */
 static bp_err hide_rare(bp_strmap *words, const bp_letters *letters)
 {
@@ -236,7 +219,7 @@ static bp_err hide_rare(bp_strmap *words, const bp_letters *letters)
             uint32_t code = 0;
             size_t length = bp_utf8_decode(text + at, bytes - at, &code);
 
-            if (is_letter(letters, code))
+            if (bp_letter_of(letters, code) >= 0)
                 bp_buffer_add(&word, text + at, length);
             else
                 bp_buffer_add(&word, BP_UNIGRAM_UNKNOWN, strlen(BP_UNIGRAM_UNKNOWN));

@@ -34,6 +34,9 @@ typedef struct bp_letters {
     int64_t count;
 } bp_letters;
 
+/** The number of a letter; -1 if it is not one. */
+int64_t bp_letter_of(const bp_letters *letters, uint32_t code);
+
 /** Can a suffix array of 32-bit numbers hold the words? */
 bool bp_unigram_fits(const bp_strmap *words);
 /** The pieces at the start: all letters, and the repeated substrings of words by number times

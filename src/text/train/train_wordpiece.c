@@ -7,7 +7,6 @@
 #include "text/tokenizer/bert_json.h"
 #include "text/train/tokenizer_train_priv.h"
 #include "text/unicode/invalid_bytes.h"
-#include "text/unicode/scan.h"
 #include "text/unicode/unicode.h"
 
 #include <string.h>

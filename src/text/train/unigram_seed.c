@@ -238,7 +238,7 @@ typedef struct seeds {
     int64_t count, capacity;
 } seeds;
 
-static int64_t letter_of(const bp_letters *letters, uint32_t code)
+int64_t bp_letter_of(const bp_letters *letters, uint32_t code)
 {
     int64_t low = 0, high = letters->count;
 
@@ -259,7 +259,7 @@ static bool is_piece(const suffixes *self, const uint32_t *text, uint32_t length
     int script = -1;
 
     for (uint32_t k = 0; k < length; k++) {
-        int64_t letter = text[k] == 0 ? -1 : letter_of(self->letters, text[k]);
+        int64_t letter = text[k] == 0 ? -1 : bp_letter_of(self->letters, text[k]);
 
         if (text[k] == BP_UNIGRAM_MARK_CODE && k == 0)
             continue;

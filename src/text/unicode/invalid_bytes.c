@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "text/unicode/scan.h"
 
-#include <string.h>
-
 void bp_hidden_mark(bp_hidden_blocks *blocks, const char *text, size_t bytes)
 {
     const uint8_t *p = (const uint8_t *)text;

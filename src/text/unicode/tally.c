@@ -2,8 +2,6 @@
 #include "text/unicode/tally.h"
 #include "text/unicode/unicode.h"
 
-#include <string.h>
-
 void bp_text_tally_join(bp_text_tally *left, const bp_text_tally *right)
 {
     if (right->bytes == 0)

@@ -43,21 +43,23 @@ static void gather(bp_engine *engine, const bp_group *group)
                                       group->padded / BP_NORM_BLOCK, BP_NORM_BLOCK, false));
 }
 
-/* of_weights: also takes the gradient of the weights, and returns its norm; else returns 0. */
-static double take_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
-                            bool of_weights, double *loss)
+typedef enum wanted { OF_ARCHITECTURE, OF_ALL } wanted;
+
+/* OF_ALL: also takes the gradient of the weights, and returns its norm; else returns 0. */
+static double take_gradient(bp_engine *engine, const bp_architecture_step *of,
+                            const bp_batch *batch, wanted gradients, double *loss)
 {
     bp_network *network = engine->network;
     bp_step_result result;
     double norm = 0;
 
     bp_network_set_searched(network, true);
-    engine_gradient(engine, batch, second_text, &result);
+    engine_gradient(engine, batch, batch == of->valid, &result);
     bp_network_set_searched(network, false);
-    if (of_weights)
+    if (gradients == OF_ALL)
         norm = bp_gradient_norm(engine->mesh, network, engine->stage->gradient, engine->scratch);
     for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].searched || (of_weights && is_trained(&network->groups[g])))
+        if (network->groups[g].searched || (gradients == OF_ALL && is_trained(&network->groups[g])))
             gather(engine, &network->groups[g]);
     *loss = result.loss;
     return norm;
@@ -121,18 +123,18 @@ static void second_order(bp_engine *engine, const bp_architecture_step *of, doub
     double rate = bp_rate_at(&engine->spec.rate, of->step), unused, norm, distance;
 
     memcpy(kept, engine->values, (size_t)n * sizeof *kept);
-    norm = take_gradient(engine, of->train, false, true, &unused);
+    norm = take_gradient(engine, of, of->train, OF_ALL, &unused);
     norm = rule->clip > 0 && norm > rule->clip ? rule->clip / norm : 1;
     move_weights(engine, kept, gradient, -rate * norm, rate * rule->weight_decay);
-    norm = take_gradient(engine, of->valid, true, true, loss);
+    norm = take_gradient(engine, of, of->valid, OF_ALL, loss);
     memcpy(along, gradient, (size_t)n * sizeof *along);
     if (norm > 0 && isfinite(norm)) {
         distance = DISTANCE / norm;
         move_weights(engine, kept, along, distance, 0);
-        (void)take_gradient(engine, of->train, false, false, &unused);
+        (void)take_gradient(engine, of, of->train, OF_ARCHITECTURE, &unused);
         add_searched(engine, along + place, gradient + place, -rate / (2 * distance));
         move_weights(engine, kept, along, -distance, 0);
-        (void)take_gradient(engine, of->train, false, false, &unused);
+        (void)take_gradient(engine, of, of->train, OF_ARCHITECTURE, &unused);
         add_searched(engine, along + place, gradient + place, rate / (2 * distance));
     }
     restore(engine, kept);
@@ -172,7 +174,7 @@ void bp_engine_search(bp_engine *engine, const bp_architecture_step *of, double 
     if (of->second_order)
         second_order(engine, of, loss);
     else
-        (void)take_gradient(engine, of->valid, true, false, loss);
+        (void)take_gradient(engine, of, of->valid, OF_ARCHITECTURE, loss);
     for (int g = 0; g < engine->network->group_count; g++)
         if (engine->network->groups[g].searched)
             update(engine, &engine->network->groups[g], of);

@@ -13,101 +13,100 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define END                                                                                        \
-    {                                                                                              \
-        NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false                                \
-    }
-
 const bp_option bp_train_options[] = {
-    {"train.steps", BP_OPTION_INT, NULL, 1, BP_STEPS_MAX, NULL, "steps",
-     "optimizer steps of the whole run", BP_REQUIRED_ONE | BP_REQUIRED_ASKED,
+    {BP_INT_KEY("train.steps", NULL, 1, BP_STEPS_MAX), .unit = "steps",
+     .help = "optimizer steps of the whole run", .required = BP_REQUIRED_ONE | BP_REQUIRED_ASKED,
      .at = BP_AT(bp_train_keys, steps)},
-    {"train.epochs", BP_OPTION_REAL, NULL, 0, BP_STEPS_MAX, NULL, "epochs",
-     "passes over corpus.train instead of train.steps, of a bag as many steps; 0.5 is half a pass",
-     BP_REQUIRED_ONE | BP_REQUIRED_ASKED, .at = BP_AT(bp_train_keys, epochs)},
-    {"train.batch", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "sequences",
-     "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch",
-     BP_REQUIRED_ASKED, .at = BP_AT(bp_train_keys, batch)},
-    {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
-     "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at the "
-     "start) and in the log",
-     false, .at = BP_AT(bp_train_keys, log_every)},
-    {"train.valid_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
-     "validation loss; 0: at the end, if corpus.valid is given", false,
+    {BP_REAL_KEY("train.epochs", NULL, 0, BP_STEPS_MAX), .unit = "epochs",
+     .help = "passes over corpus.train instead of train.steps, of a bag as many steps; 0.5 is half "
+             "a pass",
+     .required = BP_REQUIRED_ONE | BP_REQUIRED_ASKED, .at = BP_AT(bp_train_keys, epochs)},
+    {BP_INT_KEY("train.batch", NULL, 1, 1 << 24), .unit = "sequences",
+     .help = "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch",
+     .required = BP_REQUIRED_ASKED, .at = BP_AT(bp_train_keys, batch)},
+    {BP_INT_KEY("train.log_every", "10", 1, 1e12), .unit = "steps",
+     .help = "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at "
+             "the start) and in the log",
+     .at = BP_AT(bp_train_keys, log_every)},
+    {BP_INT_KEY("train.valid_every", "0", 0, 1e12), .unit = "steps",
+     .help = "validation loss; 0: at the end, if corpus.valid is given",
      .at = BP_AT(bp_train_keys, valid_every)},
-    {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
-     "end the run after this many validations without a new best; 0: never", false,
+    {BP_INT_KEY("train.patience", "0", 0, 1e12), .unit = "validations",
+     .help = "end the run after this many validations without a new best; 0: never",
      .at = BP_AT(bp_train_keys, patience)},
-    {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
-     "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
-     false, .at = BP_AT(bp_train_keys, digest_every)},
-    {"train.reduction", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL,
-     "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)", false,
+    {BP_INT_KEY("train.digest_every", "100", 0, 1e12), .unit = "steps",
+     .help =
+         "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
+     .at = BP_AT(bp_train_keys, digest_every)},
+    {BP_CHOICE_KEY("train.reduction", "tree", "tree|running"),
+     .help = "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)",
      .at = BP_AT(bp_train_keys, reduction)},
-    {"train.label_smoothing", BP_OPTION_REAL, "0", 0, 0.999, NULL, NULL,
-     "this share of a target's weight is spread over all outcomes alike; training's loss counts "
-     "it, "
-     "validation's does not",
-     false, .at = BP_AT(bp_train_keys, label_smoothing)},
-    {"train.dropconnect", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
-     "Transformers: share of the weights of layers that each step drops", false,
+    {BP_REAL_KEY("train.label_smoothing", "0", 0, 0.999),
+     .help = "this share of a target's weight is spread over all outcomes alike; training's loss "
+             "counts it, validation's does not",
+     .at = BP_AT(bp_train_keys, label_smoothing)},
+    {BP_REAL_KEY("train.dropconnect", "0", 0, 0.95),
+     .help = "Transformers: share of the weights of layers that each step drops",
      .at = BP_AT(bp_train_keys, dropconnect)},
-    {"train.softmax_samples", BP_OPTION_INT, "0", 0, 1e9, NULL, "outcomes",
-     "training's softmax of a larger vocabulary is over the target and this many sampled outcomes; "
-     "validation and scoring compute all; 0: training too",
-     false, .at = BP_AT(bp_train_keys, softmax_samples)},
-    {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "keep only each block's input and compute the rest again", false,
+    {BP_INT_KEY("train.softmax_samples", "0", 0, 1e9), .unit = "outcomes",
+     .help = "training's softmax of a larger vocabulary is over the target and this many sampled "
+             "outcomes; validation and scoring compute all; 0: training too",
+     .at = BP_AT(bp_train_keys, softmax_samples)},
+    {BP_BOOL_KEY("train.recompute", "no"),
+     .help = "keep only each block's input and compute the rest again",
      .at = BP_AT(bp_train_keys, recompute)},
-    END,
+    {0},
 };
 
 const bp_option bp_optimizer_options[] = {
-    {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, BP_OPTIMIZER_KINDS, NULL,
-     "the rule of updates: torch.optim's; lamb and adafactor as published; sgld: Langevin "
-     "dynamics, vogn: mean-field variational inference, whose last checkpoint.keep checkpoints are "
-     "samples of the posterior, listed by ensemble.json",
-     false, .at = BP_AT(bp_optimizer_keys, kind)},
-    {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false,
+    {BP_CHOICE_KEY("optimizer.kind", "adamw", BP_OPTIMIZER_KINDS),
+     .help = "the rule of updates: torch.optim's; lamb and adafactor as published; sgld: Langevin "
+             "dynamics, vogn: mean-field variational inference, whose last checkpoint.keep "
+             "checkpoints are samples of the posterior, listed by ensemble.json",
+     .at = BP_AT(bp_optimizer_keys, kind)},
+    {BP_REAL_KEY("optimizer.lr", "3e-4", 0, 1000), .help = "highest learning rate",
      .at = BP_AT(bp_optimizer_keys, lr)},
-    {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
-     false, .at = BP_AT(bp_optimizer_keys, warmup)},
-    {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, BP_DECAY_CHOICES, NULL,
-     "the rate after warmup; inverse_sqrt: by the root of warmup over the step; if not given, of "
-     "sgld constant",
-     false, .at = BP_AT(bp_optimizer_keys, decay)},
-    {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
-     "where the rate's decay ends", false, .at = BP_AT(bp_optimizer_keys, min_lr)},
-    {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
-     "adamw, lamb: decay of the first moment", false, .at = BP_AT(bp_optimizer_keys, beta1)},
-    {"optimizer.beta2", BP_OPTION_REAL, "0.95", 0, 0.999999999, NULL, NULL,
-     "adamw, lamb: decay of the second moment; vogn: of the squares (0.999 there if not given)",
-     false, .at = BP_AT(bp_optimizer_keys, beta2)},
-    {"optimizer.epsilon", BP_OPTION_REAL, "1e-8", 0, 1, NULL, NULL,
-     "added to the root of the second moment, adadelta: under it, adafactor: to squares; if not "
-     "given, of adagrad 1e-10, adadelta and lamb 1e-6, adafactor 1e-30; vogn: to the precision",
-     false, .at = BP_AT(bp_optimizer_keys, epsilon)},
-    {"optimizer.weight_decay", BP_OPTION_REAL, "0.1", 0, 100, NULL, NULL,
-     "matrices and embeddings only; adamw, lamb, adafactor: times the rate; others: added to the "
-     "gradient; vogn: of all weights, the prior's precision over the number of targets",
-     false, .at = BP_AT(bp_optimizer_keys, weight_decay)},
-    {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
-     "largest norm of the whole gradient; 0: no clipping, as of sgld and vogn if not given", false,
+    {BP_INT_KEY("optimizer.warmup", "0", 0, 1e12), .unit = "steps",
+     .help = "linear rise of the rate", .at = BP_AT(bp_optimizer_keys, warmup)},
+    {BP_CHOICE_KEY("optimizer.decay", "cosine", BP_DECAY_CHOICES),
+     .help = "the rate after warmup; inverse_sqrt: by the root of warmup over the step; if not "
+             "given, of sgld constant",
+     .at = BP_AT(bp_optimizer_keys, decay)},
+    {BP_REAL_KEY("optimizer.min_lr", "0", 0, 1), .unit = "share of optimizer.lr",
+     .help = "where the rate's decay ends", .at = BP_AT(bp_optimizer_keys, min_lr)},
+    {BP_REAL_KEY("optimizer.beta1", "0.9", 0, 0.999999),
+     .help = "adamw, lamb: decay of the first moment", .at = BP_AT(bp_optimizer_keys, beta1)},
+    {BP_REAL_KEY("optimizer.beta2", "0.95", 0, 0.999999999),
+     .help =
+         "adamw, lamb: decay of the second moment; vogn: of the squares (0.999 there if not given)",
+     .at = BP_AT(bp_optimizer_keys, beta2)},
+    {BP_REAL_KEY("optimizer.epsilon", "1e-8", 0, 1),
+     .help = "added to the root of the second moment, adadelta: under it, adafactor: to squares; "
+             "if not given, of adagrad 1e-10, adadelta and lamb 1e-6, adafactor 1e-30; vogn: to "
+             "the precision",
+     .at = BP_AT(bp_optimizer_keys, epsilon)},
+    {BP_REAL_KEY("optimizer.weight_decay", "0.1", 0, 100),
+     .help =
+         "matrices and embeddings only; adamw, lamb, adafactor: times the rate; others: added to "
+         "the gradient; vogn: of all weights, the prior's precision over the number of targets",
+     .at = BP_AT(bp_optimizer_keys, weight_decay)},
+    {BP_REAL_KEY("optimizer.clip", "1.0", 0, 1e12),
+     .help = "largest norm of the whole gradient; 0: no clipping, as of sgld and vogn if not given",
      .at = BP_AT(bp_optimizer_keys, clip)},
-    {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
-     "sgd, rmsprop (0 there if not given)", false, .at = BP_AT(bp_optimizer_keys, momentum)},
-    {"optimizer.rho", BP_OPTION_REAL, "0.9", 0, 0.999999999, NULL, NULL,
-     "adadelta: what its means of squares keep", false, .at = BP_AT(bp_optimizer_keys, rho)},
-    {"optimizer.alpha", BP_OPTION_REAL, "0.99", 0, 0.999999999, NULL, NULL,
-     "rmsprop: what its mean of squares keeps", false, .at = BP_AT(bp_optimizer_keys, alpha)},
-    {"optimizer.temperature", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
-     "sgld, vogn: of the posterior; below 1 it is narrower, and 0 leaves the noise out", false,
+    {BP_REAL_KEY("optimizer.momentum", "0.9", 0, 0.999999),
+     .help = "sgd, rmsprop (0 there if not given)", .at = BP_AT(bp_optimizer_keys, momentum)},
+    {BP_REAL_KEY("optimizer.rho", "0.9", 0, 0.999999999),
+     .help = "adadelta: what its means of squares keep", .at = BP_AT(bp_optimizer_keys, rho)},
+    {BP_REAL_KEY("optimizer.alpha", "0.99", 0, 0.999999999),
+     .help = "rmsprop: what its mean of squares keeps", .at = BP_AT(bp_optimizer_keys, alpha)},
+    {BP_REAL_KEY("optimizer.temperature", "1", 0, 1e6),
+     .help = "sgld, vogn: of the posterior; below 1 it is narrower, and 0 leaves the noise out",
      .at = BP_AT(bp_optimizer_keys, temperature)},
-    {"optimizer.layer_decay", BP_OPTION_REAL, "1", 0.01, 1, NULL, NULL,
-     "the rate of a layer is this times that of the layer above it; that of the head is the whole "
-     "one",
-     false, .at = BP_AT(bp_optimizer_keys, layer_decay)},
-    END,
+    {BP_REAL_KEY("optimizer.layer_decay", "1", 0.01, 1),
+     .help = "the rate of a layer is this times that of the layer above it; that of the head is "
+             "the whole one",
+     .at = BP_AT(bp_optimizer_keys, layer_decay)},
+    {0},
 };
 
 static bool is(const bp_config *config, const char *key, const char *value)

@@ -4,6 +4,7 @@
 
 #include "base/files/hash.h"
 #include "base/rng.h"
+#include "base/suffix.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
@@ -30,13 +31,6 @@ struct bp_spectral {
     double bound;
 };
 
-static bool ends_in(const char *name, const char *end)
-{
-    size_t n = strlen(name), k = strlen(end);
-
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 /* Matrices of layers are named like "h.0.attn.q.weight" or "h.0.mlp.up.weight". */
 static bool is_bounded(const bp_group *group, const bp_param *param, const bp_task_shape *task)
 {
@@ -46,7 +40,7 @@ static bool is_bounded(const bp_group *group, const bp_param *param, const bp_ta
     if (task->features == 0 || task->bound == 0 || group->frozen || param->dims != 2)
         return false;
     return strcmp(param->name, "pooler.weight") == 0 ||
-           (!task->pooler_only && of_layer && ends_in(param->name, ".weight"));
+           (!task->pooler_only && of_layer && bp_ends_with(param->name, ".weight"));
 }
 
 /* Calls `visit` for each; returns how many. */

@@ -3,7 +3,6 @@
 
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
-#include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "models/task/task.h"
 #include "train/ensemble/ensemble.h"
@@ -13,41 +12,21 @@
 #include <string.h>
 
 const bp_option bp_ensemble_options[] = {
-    {.key = "ensemble.members",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = BP_ENSEMBLE_MEMBERS_MAX,
-     .unit = "members",
-     .help = "how many models to train",
-     .required = true,
-     .at = BP_AT(bp_ensemble_keys, members)},
-    {.key = "ensemble.kind",
-     .type = BP_OPTION_CHOICE,
-     .value = "both",
-     .choices = "bag|seed|both",
+    {BP_INT_KEY("ensemble.members", NULL, 1, BP_ENSEMBLE_MEMBERS_MAX), .unit = "members",
+     .help = "how many models to train", .required = true, .at = BP_AT(bp_ensemble_keys, members)},
+    {BP_CHOICE_KEY("ensemble.kind", "both", "bag|seed|both"),
      .help = "bag: documents drawn with replacement; seed: another initialisation and order",
      .at = BP_AT(bp_ensemble_keys, kind)},
-    {.key = "ensemble.parallel",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = BP_ENSEMBLE_MEMBERS_MAX,
-     .unit = "members",
+    {BP_INT_KEY("ensemble.parallel", NULL, 1, BP_ENSEMBLE_MEMBERS_MAX), .unit = "members",
      .help = "members that train side by side: another name of mesh.members",
      .at = BP_AT(bp_ensemble_keys, parallel)},
-    {.key = "ensemble.only",
-     .type = BP_OPTION_INT,
-     .min = 0,
-     .max = BP_ENSEMBLE_MEMBERS_MAX,
+    {BP_INT_KEY("ensemble.only", NULL, 0, BP_ENSEMBLE_MEMBERS_MAX),
      .help = "train only this member, from 0, with all ranks: for job arrays",
      .at = BP_AT(bp_ensemble_keys, only)},
-    {.key = "ensemble.checkpoint",
-     .type = BP_OPTION_CHOICE,
-     .value = "newest",
-     .choices = "newest|best",
+    {BP_CHOICE_KEY("ensemble.checkpoint", "newest", "newest|best"),
      .help = "which of a member's checkpoints ensemble.json lists: the newest, or the best in "
              "validation",
-     .may_change = true,
-     .at = BP_AT(bp_ensemble_keys, checkpoint)},
+     .at = BP_AT(bp_ensemble_keys, checkpoint), .may_change = true},
     {.key = NULL}};
 
 static bool bags_of(const bp_config *config)

@@ -2,11 +2,11 @@
  * ensemble_scheduler.c, on the coordinator. */
 #include "train/ensemble/ensemble_priv.h"
 
+#include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -148,13 +148,6 @@ static int64_t line_ahead(const reader *self)
     return end ? end - from + 1 : 0;
 }
 
-static double number_of(const json_t *line, const char *key)
-{
-    const json_t *value = json_object_get(line, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void take(reader *self)
 {
     self->taken_bytes += self->line_bytes;
@@ -171,8 +164,8 @@ static bp_err read_line(reader *self)
     if (err == BP_OK)
         err = bp_json_get_int(line, "step", &self->step, self->path);
     self->there = err == BP_OK;
-    self->loss = number_of(line, "loss");
-    self->valid_loss = number_of(line, "valid_loss");
+    self->loss = bp_json_number(line, "loss");
+    self->valid_loss = bp_json_number(line, "valid_loss");
     self->validated = json_object_get(line, "valid_loss") != NULL;
     json_decref(line);
     return err;

@@ -4,7 +4,6 @@
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/config/run_options.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "math/math.h"

@@ -2,7 +2,6 @@
 #include "train/loop/groups.h"
 
 #include "base/log.h"
-#include "mesh/collective.h"
 #include "train/loop/memory/memory.h"
 #include "train/loop/memory/peak.h"
 #include "train/loop/memory/plan_text.h"

@@ -8,16 +8,17 @@
 #include "train/engine/options.h"
 
 const bp_option bp_checkpoint_options[] = {
-    {"checkpoint.every", BP_OPTION_INT, "500", 1, 1e12, NULL, "steps",
-     "a checkpoint; one is always committed after the last step", false,
+    {BP_INT_KEY("checkpoint.every", "500", 1, 1e12), .unit = "steps",
+     .help = "a checkpoint; one is always committed after the last step",
      .at = BP_AT(bp_checkpoint_keys, every)},
-    {"checkpoint.keep", BP_OPTION_INT, "3", 1, 1e6, NULL, NULL,
-     "newest checkpoints to keep, the best one besides", false,
+    {BP_INT_KEY("checkpoint.keep", "3", 1, 1e6),
+     .help = "newest checkpoints to keep, the best one besides",
      .at = BP_AT(bp_checkpoint_keys, keep)},
-    {"checkpoint.async", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
-     "write from a copy while training goes on; no: training waits, and needs no memory for a copy",
-     false, "checkpoint.behind", .at = BP_AT(bp_checkpoint_keys, async)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+    {BP_BOOL_KEY("checkpoint.async", "yes"),
+     .help = "write from a copy while training goes on; no: training waits, and needs no memory "
+             "for a copy",
+     .was = "checkpoint.behind", .at = BP_AT(bp_checkpoint_keys, async)},
+    {0},
 };
 
 /* Normalises the list, since a resume compares texts. */

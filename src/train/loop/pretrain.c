@@ -71,6 +71,31 @@ static bp_err print_plan(trainer *self, const bp_planned_world *asked)
     return bp_agree(world, root ? bp_training_memory_check(node, self, &one) : BP_OK);
 }
 
+static bp_err print_count_plan(trainer *self, const bp_planned_world *asked)
+{
+    (void)asked;
+    return bp_trainer_count_plan(self);
+}
+
+static bp_err train_steps(trainer *self);
+static bp_err count(trainer *self);
+
+/* How a training goes: in steps, of an engine or a learner, or in one count of the corpus. */
+typedef struct training_way {
+    bp_err (*plan)(trainer *self, const bp_planned_world *asked);
+    bp_err (*train)(trainer *self);        /* from where it starts, to its end */
+    void (*finished)(const trainer *self); /* removes what a finished run has left; may be NULL */
+    bool has_steps; /* its memory is estimated; it writes metrics.jsonl and a page */
+} training_way;
+
+static const training_way STEPS = {print_plan, train_steps, NULL, true};
+static const training_way COUNTED = {print_count_plan, count, trainer_remove_counts, false};
+
+static const training_way *way_of(const trainer *self)
+{
+    return trainer_counts(self) ? &COUNTED : &STEPS;
+}
+
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
                         const bp_planned_world *asked)
 {
@@ -78,7 +103,7 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_par
     bp_err err = bp_trainer_open(&self, parts, world, config, asked);
 
     if (err == BP_OK)
-        err = trainer_counts(&self) ? bp_trainer_count_plan(&self) : print_plan(&self, asked);
+        err = way_of(&self)->plan(&self, asked);
     if (err == BP_OK && bp_path_exists(bp_path_in(bp_run_keys_of(config)->dir, "run.json").text))
         bp_log("note: %s holds a run: a job there goes on with it, and refuses other keys that its "
                "results depend on; give run.dir=NEW for another",
@@ -135,7 +160,7 @@ static void add_results(trainer *self)
     bp_checkpoint_step_name(step, self->progress.committed);
     const bp_path folder = bp_path_in("checkpoints", step);
     bp_run_add_result(self->run, bp_path_in(folder.text, "manifest.json").text);
-    if (!trainer_counts(self))
+    if (way_of(self)->has_steps)
         bp_run_add_result(self->run, "metrics.jsonl");
 }
 
@@ -168,8 +193,8 @@ static bp_err end_finished(trainer *self)
 
     bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
            more ? ", more than the configuration asks for" : "");
-    if (self->mesh->coordinates && trainer_counts(self))
-        trainer_remove_counts(self);
+    if (self->mesh->coordinates && way_of(self)->finished)
+        way_of(self)->finished(self);
     err = parts_at(self, PART_FINISHED);
     return err == BP_OK ? trainer_end(self) : err;
 }
@@ -222,6 +247,15 @@ static bp_err prepare(trainer *self)
     return err;
 }
 
+static bp_err train_steps(trainer *self)
+{
+    bp_err err = prepare(self);
+
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, cut_metrics(self));
+    return err == BP_OK ? run(self) : err;
+}
+
 /* With the run folder locked: find where to start, build, train. *trains: there are steps to do. */
 static bp_err go_on(trainer *self, bool *trains)
 {
@@ -232,13 +266,7 @@ static bp_err go_on(trainer *self, bool *trains)
         return end_finished(self);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
-    if (err == BP_OK && trainer_counts(self))
-        return count(self);
-    if (err == BP_OK)
-        err = prepare(self);
-    if (err == BP_OK)
-        err = bp_agree(self->mesh->world, cut_metrics(self));
-    return err == BP_OK ? run(self) : err;
+    return err == BP_OK ? way_of(self)->train(self) : err;
 }
 
 bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
@@ -253,14 +281,14 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
     if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
         (void)bp_trainer_check_bag(
             self.data.corpus); /* its warning: fewer than 2 were refused before */
-    if (err == BP_OK && !trainer_counts(&self) && bp_run_has_work(world, run_dir))
+    if (err == BP_OK && way_of(&self)->has_steps && bp_run_has_work(world, run_dir))
         err = trainer_check_memory(&self);
     if (err == BP_OK)
         err = trainer_open_run(&self);
     if (err == BP_OK) {
         err = go_on(&self, &trained);
         err = bp_run_end(self.run, err);
-        if (err == BP_OK && self.mesh->coordinates && !hooks && !trainer_counts(&self))
+        if (err == BP_OK && self.mesh->coordinates && !hooks && way_of(&self)->has_steps)
             bp_training_keep_page(run_dir, trained);
         err = bp_run_close(&self.run, err);
     }

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "mesh/mesh_search.h"
-#include "train/loop/learning.h"
 #include "train/scale/step_json.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "train/loop/steps.h"
 
 #include "base/fault.h"
-#include "base/log.h"
 #include "base/process/clock.h"
 #include "base/process/heartbeat.h"
 #include "base/process/signals.h"

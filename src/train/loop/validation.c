@@ -12,7 +12,6 @@
 #include "mesh/collective.h"
 #include "statistics/task_metrics.h"
 #include "train/loop/examples.h"
-#include "train/loop/learning.h"
 #include "train/loop/valid_pieces.h"
 
 #include <math.h>

@@ -21,13 +21,14 @@ typedef struct architecture_keys {
 } architecture_keys;
 
 const bp_option training_architecture_options[] = {
-    {"architecture.order", BP_OPTION_INT, "2", 1, 2, NULL, NULL,
-     "of the step of a mixed cell's architecture: 2 goes through a step of the weights, 1 does not",
-     false, .at = BP_AT(architecture_keys, order)},
-    {"architecture.lr", BP_OPTION_REAL, "3e-3", 1e-12, 1e3, NULL, NULL,
-     "its learning rate, of Adam", false, .at = BP_AT(architecture_keys, rate)},
-    {"architecture.weight_decay", BP_OPTION_REAL, "1e-3", 0, 1e3, NULL, NULL,
-     "its weight decay, which is added to the gradient", false,
+    {BP_INT_KEY("architecture.order", "2", 1, 2),
+     .help = "of the step of a mixed cell's architecture: 2 goes through a step of the weights, 1 "
+             "does not",
+     .at = BP_AT(architecture_keys, order)},
+    {BP_REAL_KEY("architecture.lr", "3e-3", 1e-12, 1e3), .help = "its learning rate, of Adam",
+     .at = BP_AT(architecture_keys, rate)},
+    {BP_REAL_KEY("architecture.weight_decay", "1e-3", 0, 1e3),
+     .help = "its weight decay, which is added to the gradient",
      .at = BP_AT(architecture_keys, decay)},
     {.key = NULL},
 };

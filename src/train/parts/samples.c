@@ -32,16 +32,16 @@ typedef struct sample_keys {
 } sample_keys;
 
 const bp_option training_samples_options[] = {
-    {"train.sample_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
-     "a text that the model writes, in samples.jsonl and the log; 0: none", false,
+    {BP_INT_KEY("train.sample_every", "0", 0, 1e12), .unit = "steps",
+     .help = "a text that the model writes, in samples.jsonl and the log; 0: none",
      .at = BP_AT(sample_keys, every)},
-    {"train.sample_prompt", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "the text that samples go on from; not given: the end-of-document token", false,
+    {BP_STRING_KEY("train.sample_prompt", NULL),
+     .help = "the text that samples go on from; not given: the end-of-document token",
      .at = BP_AT(sample_keys, prompt)},
-    {"train.sample_tokens", BP_OPTION_INT, "64", 1, 1e6, NULL, "tokens",
-     "the most new tokens of a sample", false, .at = BP_AT(sample_keys, tokens)},
-    {"train.sample_temperature", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
-     "of samples: 0 takes the best token; else logits are divided by it and tokens drawn", false,
+    {BP_INT_KEY("train.sample_tokens", "64", 1, 1e6), .unit = "tokens",
+     .help = "the most new tokens of a sample", .at = BP_AT(sample_keys, tokens)},
+    {BP_REAL_KEY("train.sample_temperature", "0", 0, 1000),
+     .help = "of samples: 0 takes the best token; else logits are divided by it and tokens drawn",
      .at = BP_AT(sample_keys, temperature)},
     {.key = NULL},
 };

@@ -2,7 +2,6 @@
  * padding, which classes are rare. On the coordinator. Called by task.c. */
 #include "train/parts/task_survey.h"
 
-#include "base/config/run_options.h"
 #include "base/log.h"
 #include "train/loop/examples.h"
 

@@ -28,23 +28,23 @@ typedef struct teacher_keys {
 } teacher_keys;
 
 const bp_option training_teacher_options[] = {
-    {"distill.model", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "CHECKPOINT or ensemble.json of a teacher, on the same ranks: the model learns from its "
-     "probabilities too",
-     false, .at = BP_AT(teacher_keys, model)},
-    {"distill.temperature", BP_OPTION_REAL, "2", 0.01, 1000, NULL, NULL,
-     "of both models' logits, for that", false, .at = BP_AT(teacher_keys, temperature)},
-    {"distill.weight", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL,
-     "of that loss; one less it is of the targets' own", false, .at = BP_AT(teacher_keys, weight)},
-    {"distill.layers", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "layers whose states learn from the teacher's, MODEL:TEACHER: 1:2,2:4; 0 is what the "
-     "embedding leaves; where widths differ a projection is learned",
-     false, .at = BP_AT(teacher_keys, layers)},
-    {"distill.states", BP_OPTION_CHOICE, "mse", 0, 0, "mse|cosine", NULL,
-     "the loss of these states: mean squared error, or 1 - cosine", false,
+    {BP_STRING_KEY("distill.model", NULL),
+     .help = "CHECKPOINT or ensemble.json of a teacher, on the same ranks: the model learns from "
+             "its probabilities too",
+     .at = BP_AT(teacher_keys, model)},
+    {BP_REAL_KEY("distill.temperature", "2", 0.01, 1000),
+     .help = "of both models' logits, for that", .at = BP_AT(teacher_keys, temperature)},
+    {BP_REAL_KEY("distill.weight", "0.5", 0, 1),
+     .help = "of that loss; one less it is of the targets' own", .at = BP_AT(teacher_keys, weight)},
+    {BP_STRING_KEY("distill.layers", NULL),
+     .help = "layers whose states learn from the teacher's, MODEL:TEACHER: 1:2,2:4; 0 is what the "
+             "embedding leaves; where widths differ a projection is learned",
+     .at = BP_AT(teacher_keys, layers)},
+    {BP_CHOICE_KEY("distill.states", "mse", "mse|cosine"),
+     .help = "the loss of these states: mean squared error, or 1 - cosine",
      .at = BP_AT(teacher_keys, states)},
-    {"distill.states_weight", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
-     "of that loss, beside the other two", false, .at = BP_AT(teacher_keys, states_weight)},
+    {BP_REAL_KEY("distill.states_weight", "1", 0, 1e6),
+     .help = "of that loss, beside the other two", .at = BP_AT(teacher_keys, states_weight)},
     {.key = NULL},
 };
 

@@ -9,9 +9,10 @@ typedef struct tensorboard_keys {
 } tensorboard_keys;
 
 const bp_option training_tensorboard_options[] = {
-    {"train.tensorboard", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard --logdir RUN",
-     false, .at = BP_AT(tensorboard_keys, on)},
+    {BP_BOOL_KEY("train.tensorboard", "no"),
+     .help = "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard "
+             "--logdir RUN",
+     .at = BP_AT(tensorboard_keys, on)},
     {.key = NULL},
 };
 

@@ -191,10 +191,7 @@ static bp_err write_all(writer *self, const trainer *training, const char *path,
     bp_buffer_printf(&self->text, "\n]}\n");
     if (err == BP_OK)
         err = flush(self);
-    if (err == BP_OK)
-        return bp_draft_commit(&self->draft);
-    bp_draft_drop(&self->draft);
-    return err;
+    return bp_draft_end(&self->draft, err);
 }
 
 bp_err timeline_write(const trainer *self, const tracing *own, int64_t capacity,

@@ -3,9 +3,7 @@
 #include "train/parts/trace_priv.h"
 
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/process/clock.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "train/engine/engine.h"
@@ -25,13 +23,14 @@ typedef struct trace_keys {
 } trace_keys;
 
 const bp_option training_trace_options[] = {
-    {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "a table of where time goes, from the third step of each start on; kept in profile.json",
-     false, .at = BP_AT(trace_keys, profile)},
-    {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
-     "it and adds .start-N to the name",
-     false, .at = BP_AT(trace_keys, path)},
+    {BP_BOOL_KEY("train.profile", "no"),
+     .help =
+         "a table of where time goes, from the third step of each start on; kept in profile.json",
+     .at = BP_AT(trace_keys, profile)},
+    {BP_STRING_KEY("train.trace", NULL),
+     .help = "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later "
+             "start keeps it and adds .start-N to the name",
+     .at = BP_AT(trace_keys, path)},
     {.key = NULL},
 };
 

@@ -4,7 +4,6 @@
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/buffer.h"
-#include "base/config/run_options.h"
 #include "base/log.h"
 #include "data/corpus.h"
 

@@ -115,7 +115,7 @@ static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_fit_repor
 {
     json_t *entry = comparison_record_of(self, m);
 
-    if (found->reused && !isnan(comparison_record_real(entry, "fit_seconds")))
+    if (found->reused && !isnan(bp_json_number(entry, "fit_seconds")))
         return BP_OK;
     bp_log("%s: %s", self->results.methods.items[m].name, found->summary);
     for (int k = 0; k < found->count; k++)

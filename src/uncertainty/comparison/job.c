@@ -13,7 +13,6 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* A study is complete without these folders: they serve to extend it. */
@@ -118,16 +117,16 @@ static void take_costs(comparison_job *self)
 
         results->costs[m] =
             (comparison_cost){.train_seconds = results->metadata[m].train_seconds,
-                              .fit_seconds = comparison_record_real(entry, "fit_seconds"),
-                              .score_seconds = comparison_record_real(entry, "score_seconds"),
-                              .memory_mib = comparison_record_real(entry, "memory_mib")};
+                              .fit_seconds = bp_json_number(entry, "fit_seconds"),
+                              .score_seconds = bp_json_number(entry, "score_seconds"),
+                              .memory_mib = bp_json_number(entry, "memory_mib")};
         results->temperatures[m] = (comparison_temperature){
-            .temperature = comparison_record_real(temperature, "temperature"),
-            .before = comparison_record_real(temperature, "before"),
-            .after = comparison_record_real(temperature, "after"),
+            .temperature = bp_json_number(temperature, "temperature"),
+            .before = bp_json_number(temperature, "before"),
+            .after = bp_json_number(temperature, "after"),
             .at_edge = json_is_true(json_object_get(temperature, "at_edge")),
             .tokens = json_integer_value(json_object_get(temperature, "tokens")),
-            .noise = comparison_record_real(temperature, "noise_variance")};
+            .noise = bp_json_number(temperature, "noise_variance")};
         if (comparison_job_wants_sets(self))
             (void)comparison_job_recall_sets(self, m, &results->sets[m].fit);
     }

@@ -128,8 +128,6 @@ bp_err comparison_record_open(comparison_job *self);
 bp_err comparison_record_save(const comparison_job *self);
 /** The entry of a method, made if there is none. Borrowed. */
 json_t *comparison_record_of(const comparison_job *self, int64_t method);
-/** A number of the entry; NaN if there is none. */
-double comparison_record_real(const json_t *entry, const char *key);
 /** Add this many seconds to those of earlier starts, and save. Errors: those of
  * comparison_record_save.
  */

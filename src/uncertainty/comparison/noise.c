@@ -4,13 +4,11 @@
 
 #include "base/mem.h"
 #include "base/process/signals.h"
-#include "data/corpus.h"
 #include "infer/score/each.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 #include "statistics/gaussian.h"
 #include "tensor/batch.h"
-#include "uncertainty/uncertainty.h"
 
 #include <math.h>
 

@@ -4,7 +4,6 @@
 #include "uncertainty/comparison/predictions_priv.h"
 
 #include "base/config/csv.h"
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/log.h"
@@ -12,7 +11,6 @@
 #include "data/corpus.h"
 #include "io/corpus/corpus_writer.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -83,17 +81,6 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
 
 /* ---- data used to score a model of the study ---- */
 
-static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
-{
-    bp_user_block block;
-    bp_err err = bp_user_block_verify(&block, path);
-
-    *file = NULL;
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, kind, VERSION, path);
-    return err == BP_OK ? bp_h5_open(file, path) : err;
-}
-
 static bp_err read_names(scored_rows *rows, bp_h5 *file)
 {
     bp_h5_shape shape;
@@ -137,7 +124,7 @@ static bp_err read_scored(scored_rows *rows, const char *folder, bool classes)
     char *documents = bp_path_join(folder, "documents.h5");
     bp_h5 *file = NULL, *counts = NULL;
     bp_h5_shape shape = {0};
-    bp_err err = open_table(&file, path, classes ? "score-outcomes" : "score-tokens");
+    bp_err err = bp_h5_open_kind(&file, path, classes ? "score-outcomes" : "score-tokens", VERSION);
 
     if (err == BP_OK)
         err = bp_h5_shape_of(file, "logprob", &shape);
@@ -149,7 +136,7 @@ static bp_err read_scored(scored_rows *rows, const char *folder, bool classes)
     if (err == BP_OK && classes && bp_h5_has(file, "outcome_names"))
         err = read_names(rows, file);
     if (err == BP_OK && !classes)
-        err = open_table(&counts, documents, "score-documents");
+        err = bp_h5_open_kind(&counts, documents, "score-documents", VERSION);
     if (err == BP_OK)
         err = read_counts(rows, classes ? file : counts, classes ? "predictions" : "tokens");
     for (int64_t k = 0; err == BP_OK && k < rows->count; k++)

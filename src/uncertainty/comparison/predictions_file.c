@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/suffix.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,16 +15,9 @@
 #define TOLERANCE  1e-3 /* of a row's sum: float32 over a vocabulary */
 #define LOOSE      0.05 /* a sum this near 1 or 100 is one of rounded numbers */
 
-static bool ends_with(const char *path, const char *suffix)
-{
-    size_t bytes = strlen(path), of = strlen(suffix);
-
-    return bytes > of && strcmp(path + bytes - of, suffix) == 0;
-}
-
 bool bp_predictions_are_at(const char *path)
 {
-    return ends_with(path, ".npy") || ends_with(path, ".csv");
+    return bp_has_suffix(path, ".npy") || bp_has_suffix(path, ".csv");
 }
 
 static bp_err damaged(const char *path, const char *what)
@@ -435,7 +429,7 @@ bp_err bp_predictions_parse(bp_predictions *out, const char *bytes, size_t count
     bp_err err;
 
     *out = (bp_predictions){.members = 0};
-    if (!ends_with(path, ".npy"))
+    if (!bp_has_suffix(path, ".npy"))
         err = parse_csv(out, bytes, count, path, outcomes);
     else
         err = parse_npy(out, bytes, count, path);

@@ -124,7 +124,7 @@ bp_err comparison_calibrate_predictions(const comparison_job *self, int64_t m,
     *out = (comparison_calibrated){.temperature = 0};
     (void)json_object_set_new(entry, CALIBRATED, json_true());
     err = comparison_job_keep_temperature(self, m, &sums);
-    temperature = comparison_record_real(json_object_get(entry, "temper"), "temperature");
+    temperature = bp_json_number(json_object_get(entry, "temper"), "temperature");
     out->temperature = temperature > 0 ? temperature : 0; /* without labels: NaN */
     if (err == BP_OK && comparison_job_wants_sets(self) && count > 0) {
         comparison_job_fit_targets(self, targets, count, &out->sets);

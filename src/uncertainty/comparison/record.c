@@ -81,18 +81,11 @@ json_t *comparison_record_of(const comparison_job *self, int64_t method)
     return entry;
 }
 
-double comparison_record_real(const json_t *entry, const char *key)
-{
-    const json_t *value = json_object_get(entry, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
                              double seconds)
 {
     json_t *entry = comparison_record_of(self, method);
-    double before = comparison_record_real(entry, key);
+    double before = bp_json_number(entry, key);
 
     (void)json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds));
     return comparison_record_save(self);

@@ -101,13 +101,14 @@ static void gather(set_work *work)
     work->count = work->capacity = total;
 }
 
-/* For the predictions that calibrate, or for those that tune. */
-static int64_t take(double *out, const set_work *work, int fact, bool tuning, bool all)
+typedef enum part { CALIBRATE, TUNE, ALL } part; /* predictions, by what they are for */
+
+static int64_t take(double *out, const set_work *work, int fact, part of)
 {
     int64_t n = 0;
 
     for (int64_t k = 0; k < work->count; k++)
-        if (all || (work->facts[k * FACTS + TUNES] > 0) == tuning)
+        if (of == ALL || (work->facts[k * FACTS + TUNES] > 0) == (of == TUNE))
             out[n++] = work->facts[k * FACTS + fact];
     return n;
 }
@@ -124,19 +125,19 @@ static void calibrate(const set_work *work, comparison_set_fit *out)
     *out = (comparison_set_fit){.predictions = work->count,
                                 .coverage = keys->coverage,
                                 .rule = {.penalty = keys->raps_penalty, .free = keys->raps_rank}};
-    n = take(values, work, LAC, false, true);
+    n = take(values, work, LAC, ALL);
     rule->threshold[BP_CONFORMAL_LAC] = bp_conformal_threshold(values, n, keys->coverage);
-    n = take(values, work, APS, false, true);
+    n = take(values, work, APS, ALL);
     rule->threshold[BP_CONFORMAL_APS] = bp_conformal_threshold(values, n, keys->coverage);
     if (rule->free == 0) {
         double free;
 
-        n = take(ranks, work, RANK, true, false);
+        n = take(ranks, work, RANK, TUNE);
         free = bp_conformal_threshold(ranks, n, keys->coverage);
         rule->free = isfinite(free) ? (int64_t)free : n > 0 ? (int64_t)ranks[n - 1] : 1;
     }
-    (void)take(ranks, work, RANK, false, false);
-    n = take(values, work, APS, false, false);
+    (void)take(ranks, work, RANK, CALIBRATE);
+    n = take(values, work, APS, CALIBRATE);
     for (int64_t k = 0; k < n; k++)
         values[k] += rule->penalty * fmax(0, ranks[k] - (double)rule->free);
     rule->threshold[BP_CONFORMAL_RAPS] = bp_conformal_threshold(values, n, keys->coverage);
@@ -211,11 +212,11 @@ bool comparison_job_recall_sets(const comparison_job *self, int64_t method, comp
         return false;
     *fit = (comparison_set_fit){
         .predictions = json_integer_value(json_object_get(sets, "predictions")),
-        .coverage = comparison_record_real(sets, "coverage"),
+        .coverage = bp_json_number(sets, "coverage"),
         .rule = {.free = json_integer_value(json_object_get(sets, "raps_rank")),
-                 .penalty = comparison_record_real(sets, "raps_penalty")}};
+                 .penalty = bp_json_number(sets, "raps_penalty")}};
     for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
-        double threshold = comparison_record_real(sets, bp_conformal_names[k]);
+        double threshold = bp_json_number(sets, bp_conformal_names[k]);
 
         fit->rule.threshold[k] = isnan(threshold) ? INFINITY : threshold;
     }

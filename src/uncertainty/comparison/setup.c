@@ -4,7 +4,6 @@
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "math/math.h"

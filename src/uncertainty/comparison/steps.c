@@ -2,7 +2,6 @@
  * Each result is kept, so that the next start resumes after it. Called by job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -84,7 +83,7 @@ static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, doub
                          int64_t bytes)
 {
     json_t *entry = comparison_record_of(self, m);
-    double before = comparison_record_real(entry, "memory_mib"), now = (double)bytes / 1048576;
+    double before = bp_json_number(entry, "memory_mib"), now = (double)bytes / 1048576;
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
@@ -226,7 +225,7 @@ static bp_err choose_temperature(const comparison_job *self, int64_t m, double *
             err = comparison_record_save(self);
         }
         if (json_is_true(json_object_get(entry, TEMPERS_SCORES)))
-            *out = comparison_record_real(json_object_get(entry, "temper"), "temperature");
+            *out = bp_json_number(json_object_get(entry, "temper"), "temperature");
         *out = *out > 0 ? *out : 0; /* of values: none */
     }
     bp_bcast_bytes(out, sizeof(*out), 0, self->world);

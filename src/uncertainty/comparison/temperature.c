@@ -2,7 +2,6 @@
  * predictions_sets.c, sets.c and steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"

@@ -8,11 +8,7 @@ typedef struct bp_dropconnect_keys {
 } bp_dropconnect_keys;
 
 const bp_option bp_dropconnect_method_options[] = {
-    {.key = "uncertainty.dropconnect",
-     .type = BP_OPTION_REAL,
-     .value = "0.1",
-     .min = 0,
-     .max = 0.99,
+    {BP_REAL_KEY("uncertainty.dropconnect", "0.1", 0, 0.99),
      .help = "rate of :dropconnect; not the model's own, which a checkpoint does not record",
      .at = BP_AT(bp_dropconnect_keys, rate)},
     {.key = NULL}};

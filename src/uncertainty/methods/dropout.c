@@ -11,11 +11,7 @@ typedef struct bp_dropout_keys {
 } bp_dropout_keys;
 
 const bp_option bp_dropout_method_options[] = {
-    {.key = "uncertainty.dropout",
-     .type = BP_OPTION_REAL,
-     .value = "0.1",
-     .min = 0,
-     .max = 0.99,
+    {BP_REAL_KEY("uncertainty.dropout", "0.1", 0, 0.99),
      .help = "rate of :dropout; not the model's own, which a checkpoint does not record",
      .at = BP_AT(bp_dropout_keys, rate)},
     {.key = NULL}};

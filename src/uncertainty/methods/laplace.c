@@ -12,32 +12,20 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MARGINAL    "marginal"
 #define LITTLE_TEXT 10000 /* tokens */
 
 const bp_option bp_laplace_method_options[] = {
-    {.key = "laplace.tokens",
-     .type = BP_OPTION_INT,
-     .value = "100000",
-     .min = 1,
-     .max = 1e12,
-     .unit = "tokens",
+    {BP_INT_KEY("laplace.tokens", "100000", 1, 1e12), .unit = "tokens",
      .help = "of corpus.train, for the curvature: work units spread evenly over it, each token in "
              "them a target, end-of-document tokens too",
      .at = BP_AT(bp_laplace_keys, tokens)},
-    {.key = "laplace.samples",
-     .type = BP_OPTION_INT,
-     .value = "8",
-     .min = 1,
-     .max = 4096,
+    {BP_INT_KEY("laplace.samples", "8", 1, 4096),
      .help = "matrices drawn from the posterior of the last layer",
      .at = BP_AT(bp_laplace_keys, samples)},
-    {.key = "laplace.prior",
-     .type = BP_OPTION_STRING,
-     .value = MARGINAL,
+    {BP_STRING_KEY("laplace.prior", MARGINAL),
      .help = "prior precision: a positive number, or marginal (that of the largest likelihood)",
      .at = BP_AT(bp_laplace_keys, prior)},
     {.key = NULL}};

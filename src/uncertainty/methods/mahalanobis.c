@@ -4,7 +4,6 @@
  * Source: Lee et al. 2018, "A simple unified framework for detecting out-of-distribution samples
  * and adversarial attacks", equations 1 and 2, of the last layer's states, without noise on inputs.
  */
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,9 +11,7 @@
 #include "base/process/signals.h"
 #include "data/corpus.h"
 #include "infer/score/each.h"
-#include "infer/score/score.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"
@@ -118,15 +115,10 @@ static bp_err read_values(distances *self, bp_h5 *in)
 
 static bp_err load(distances *self, const char *path)
 {
-    bp_user_block block;
     bp_h5 *in = NULL;
-    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 opens it */
+    bp_err err = bp_h5_open_kind(&in, path, KIND, VERSION);
 
     *self = (distances){0};
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, KIND, VERSION, path);
-    if (err == BP_OK)
-        err = bp_h5_open(&in, path);
     if (err == BP_OK)
         err = read_values(self, in);
     bp_h5_drop(&in);

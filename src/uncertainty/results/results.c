@@ -1,14 +1,12 @@
 /* From the score folders of all methods to results and differences. */
 #include "uncertainty/results/results.h"
 
-#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define FEW_DOCUMENTS 30
 

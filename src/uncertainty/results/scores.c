@@ -5,7 +5,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -46,18 +45,6 @@ static const char *const NAMES[COLUMNS] = {
 
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
-/* HDF5 reads only hashed bytes. */
-static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
-{
-    bp_user_block block;
-    bp_err err = bp_user_block_verify(&block, path);
-
-    *file = NULL;
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, kind, VERSION, path);
-    return err == BP_OK ? bp_h5_open(file, path) : err;
-}
-
 /* ---- documents.h5 ---- */
 
 bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
@@ -67,7 +54,8 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
     const char *name = classes ? "predictions" : "tokens";
     bp_h5 *file = NULL;
     bp_h5_shape shape = {0};
-    bp_err err = open_table(&file, path, classes ? "score-outcomes" : "score-documents");
+    bp_err err =
+        bp_h5_open_kind(&file, path, classes ? "score-outcomes" : "score-documents", VERSION);
     bool one_each = false; /* as written by earlier versions */
 
     *tokens = NULL;
@@ -102,7 +90,7 @@ bp_err comparison_scores_find_cut(int64_t *cut, int64_t *places, const char *fol
 {
     char *path = bp_path_join(folder, "outcomes.h5");
     bp_h5 *file = NULL;
-    bp_err err = open_table(&file, path, "score-outcomes");
+    bp_err err = bp_h5_open_kind(&file, path, "score-outcomes", VERSION);
 
     *cut = *places = 0;
     if (err == BP_OK && bp_h5_has_attribute(file, "/", "documents_cut")) {
@@ -311,7 +299,7 @@ bp_err comparison_scores_read(comparison_scores *out, const char *folder, const 
     for (int c = 0; c < COLUMNS; c++)
         self.blocks[c] = bp_alloc("comparison.scores", BLOCK, sizeof(float));
     if (err == BP_OK)
-        err = open_table(&file, path, classes ? "score-outcomes" : "score-tokens");
+        err = bp_h5_open_kind(&file, path, classes ? "score-outcomes" : "score-tokens", VERSION);
     if (err == BP_OK)
         err = read_tokens(&self, file);
     for (int64_t d = 0; err == BP_OK && d < documents; d++)

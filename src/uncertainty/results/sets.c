@@ -5,7 +5,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 #include "statistics/resample.h"
 
 #include <inttypes.h>
@@ -255,24 +254,13 @@ static bp_err add_label(set_reader *self, bp_h5 *file, const char *label)
     return err;
 }
 
-static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
-{
-    bp_user_block block;
-    bp_err err = bp_user_block_verify(&block, path);
-
-    *file = NULL;
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, kind, VERSION, path);
-    return err == BP_OK ? bp_h5_open(file, path) : err;
-}
-
 /* For a language model; a task's folder has none. */
 static bp_err add_labels(set_reader *self, const char *folder)
 {
     char *path = bp_path_join(folder, "documents.h5"), **labels = NULL;
     int64_t count = 0;
     bp_h5 *file = NULL;
-    bp_err err = open_table(&file, path, "score-documents");
+    bp_err err = bp_h5_open_kind(&file, path, "score-documents", VERSION);
 
     if (err == BP_OK)
         err = bp_h5_names(file, "labels", &labels, &count);
@@ -364,7 +352,8 @@ bp_err comparison_sets_read(comparison_sets *out, const comparison_results *resu
     char *path = bp_path_join(folder, results->classes ? "outcomes.h5" : "tokens.h5");
     set_reader self = {.out = out, .results = results, .tokens = tokens, .documents = documents};
     bp_h5 *file = NULL;
-    bp_err err = open_table(&file, path, results->classes ? "score-outcomes" : "score-tokens");
+    bp_err err =
+        bp_h5_open_kind(&file, path, results->classes ? "score-outcomes" : "score-tokens", VERSION);
 
     for (int64_t d = 0; results->cluster && d < documents; d++)
         if (results->cluster[d] >= self.clusters)

@@ -5,7 +5,6 @@
 #include "base/config/json.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *comparison_definition_text(const comparison_results *results,
                                        const comparison_definition *one)

@@ -5,7 +5,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
-#include "io/h5/user_block.h"
 #include "statistics/gaussian.h"
 
 #include <inttypes.h>
@@ -20,15 +19,10 @@ static const char *const NAMES[COLUMNS] = {"label", "prediction", "variance"};
 
 static bp_err read_columns(float *columns[COLUMNS], const char *path, int64_t documents)
 {
-    bp_user_block block;
     bp_h5 *file = NULL;
     bp_h5_shape shape = {0};
-    bp_err err = bp_user_block_verify(&block, path);
+    bp_err err = bp_h5_open_kind(&file, path, "score-outcomes", VERSION);
 
-    if (err == BP_OK)
-        err = bp_user_block_expect(&block, "score-outcomes", VERSION, path);
-    if (err == BP_OK)
-        err = bp_h5_open(&file, path);
     for (int c = 0; c < COLUMNS && err == BP_OK; c++) {
         err = bp_h5_shape_of(file, NAMES[c], &shape);
         if (err == BP_OK && shape.count != documents)

@@ -9,7 +9,6 @@
 #include "text/unicode/characters.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,7 @@
 /* The texts that the model is least sure of. Called by outputs.c for each line, and by page.c. */
 #include "infer/generate/results/least_sure.h"
 
+#include "base/config/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -20,13 +21,6 @@ static json_t *beginning_of(const json_t *line, const char *key)
         for (bytes = SHOWN_BYTES; bytes > 0 && ((unsigned char)text[bytes] & 0xC0) == 0x80;)
             bytes--;
     return json_stringn(text, bytes);
-}
-
-static double number_of(const json_t *line, const char *key)
-{
-    const json_t *value = json_object_get(line, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 static json_t *figure(double value)
@@ -64,8 +58,8 @@ void bp_least_sure_note(bp_least_sure *list, const json_t *line, int64_t number,
 {
     size_t tokens = json_array_size(json_object_get(line, "tokens")),
            count = json_array_size(list->rows), k = count;
-    double perplexity = number_of(line, "perplexity"),
-           information = number_of(line, "sequence_mutual_information") / (double)tokens,
+    double perplexity = bp_json_number(line, "perplexity"),
+           information = bp_json_number(line, "sequence_mutual_information") / (double)tokens,
            value = by_members ? information : perplexity;
 
     if (isnan(value) || (count == BP_LEAST_SURE && !(value > list->values[count - 1])) ||

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
+#include "base/sort.h"
 #include "infer/generate/entailment.h"
 #include "infer/generate/results/results.h"
 #include "infer/generate/spell.h"
@@ -243,13 +244,6 @@ static void note_hash(bp_buffer *hashes, const int32_t *ids, int64_t count)
     bp_buffer_add(hashes, &hash, sizeof hash);
 }
 
-static int order_hashes(const void *a, const void *b)
-{
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-
-    return (one > other) - (one < other);
-}
-
 /* Sorts them. */
 static int64_t count_distinct(bp_buffer *hashes)
 {
@@ -258,7 +252,7 @@ static int64_t count_distinct(bp_buffer *hashes)
     int64_t distinct = count > 0;
 
     if (count > 0)
-        qsort(all, count, sizeof *all, order_hashes);
+        qsort(all, count, sizeof *all, bp_by_uint64);
     for (size_t k = 1; k < count; k++)
         distinct += all[k] != all[k - 1];
     return distinct;
@@ -510,10 +504,7 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     if (err == BP_OK) {
         while (bp_parts_next(parts, &part, &err))
             err = write_unit(&to, &part);
-        if (err == BP_OK)
-            err = bp_draft_commit(&to.draft);
-        else
-            bp_draft_drop(&to.draft);
+        err = bp_draft_end(&to.draft, err);
     }
     if (err == BP_OK) {
         if (to.entailment)

@@ -6,7 +6,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "job/report/outputs.h"
-#include "job/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,6 @@
 /* Beam search. Called by search.c after each step of a prompt. */
 #include "infer/generate/search/search_priv.h"
 
-#include "base/mem.h"
-
 #include <math.h>
 
 static bool is_better(const search_continuation *a, const search_continuation *b)

@@ -2,7 +2,6 @@
  * write them. Called by ../candidate_units.c and by ../questions. */
 #include "infer/score/candidates/choices.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "infer/score/unit.h"

@@ -2,7 +2,6 @@
  * by units.c after its last unit, on the coordinator. */
 #include "infer/score/candidates/units_priv.h"
 
-#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 
@@ -47,16 +46,9 @@ static bp_err write_lines(const scorer *self, const bp_candidates *all,
         return err;
     for (int64_t d = 0; err == BP_OK && d < all->documents; d++) {
         json_t *line = line_of(all, results, logprobs, d);
-        char *text = bp_json_line(line);
-
-        err = bp_draft_write(&draft, text, strlen(text));
-        bp_free(text);
-        json_decref(line);
+        err = bp_json_write_line(&draft, line);
     }
-    if (err == BP_OK)
-        return bp_draft_commit(&draft);
-    bp_draft_drop(&draft);
-    return err;
+    return bp_draft_end(&draft, err);
 }
 
 static json_t *figures_of(const bp_candidates *all, const double *logprobs)

@@ -8,7 +8,6 @@
 #include "text/tokenizer/continuation.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define FIELD "choices"

@@ -14,7 +14,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define BINS        40
@@ -67,20 +66,12 @@ void bp_score_page_add_figure(json_t *object, const char *key, double value, dou
     bp_free(text);
 }
 
-/* NaN if it has none. */
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* NaN of few documents, which have no interval either. */
 static double error_of(const json_t *figures)
 {
-    return number_of(figures, "documents") < BP_FEW_DOCUMENTS
+    return bp_json_number(figures, "documents") < BP_FEW_DOCUMENTS
                ? NAN
-               : number_of(figures, "perplexity_stderr_documents");
+               : bp_json_number(figures, "perplexity_stderr_documents");
 }
 
 /* ---- groups of documents and how their perplexities are distributed ---- */
@@ -152,10 +143,10 @@ static void add_quantiles(drawing *self, json_t *name, const group *which, const
         bp_buffer_printf(&self->quantiles, ",%.6g", quantile(&of, SHARES[k]));
         widen(self, quantile(&of, SHARES[k]));
     }
-    widen(self, number_of(figures, "perplexity"));
+    widen(self, bp_json_number(figures, "perplexity"));
     bp_buffer_printf(&self->quantiles, "\n");
     bp_buffer_printf(&self->means, "%zu,%.6g,%.6g\n", json_array_size(self->names),
-                     number_of(figures, "perplexity"), 2 * error_of(figures));
+                     bp_json_number(figures, "perplexity"), 2 * error_of(figures));
 }
 
 /* Bins of equal width in the logarithm: line,middle,share */
@@ -353,8 +344,8 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
 
     for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
         bp_score_page_add_figure(row, REALS[k][0],
-                                 k == 1 ? error_of(figures) : number_of(figures, REALS[k][1]),
-                                 k < 2 ? number_of(figures, REALS[1][1]) : NAN);
+                                 k == 1 ? error_of(figures) : bp_json_number(figures, REALS[k][1]),
+                                 k < 2 ? bp_json_number(figures, REALS[1][1]) : NAN);
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
@@ -387,10 +378,10 @@ static json_t *choices_of(const json_t *candidates)
 
     for (size_t k = 0; candidates && k < sizeof WAYS / sizeof WAYS[0]; k++) {
         const json_t *figure = json_object_get(candidates, WAYS[k][0]);
-        double low = number_of(figure, "low"), high = number_of(figure, "high");
+        double low = bp_json_number(figure, "low"), high = bp_json_number(figure, "high");
         json_t *row = json_pack("{s:s}", "name", WAYS[k][1]);
 
-        bp_score_page_add_figure(row, "value", number_of(figure, "value"), (high - low) / 2);
+        bp_score_page_add_figure(row, "value", bp_json_number(figure, "value"), (high - low) / 2);
         bp_score_page_add_figure(row, "low", low, (high - low) / 2);
         bp_score_page_add_figure(row, "high", high, (high - low) / 2);
         (void)json_array_append_new(rows, row);
@@ -410,7 +401,7 @@ static json_t *known_of(const json_t *known)
 {
     return known ? json_pack("{s:O, s:O, s:o}", "documents", json_object_get(known, "documents"),
                              "of", json_object_get(known, "of"), "percent",
-                             json_sprintf("%.3g", 100 * number_of(known, "share")))
+                             json_sprintf("%.3g", 100 * bp_json_number(known, "share")))
                  : json_null();
 }
 

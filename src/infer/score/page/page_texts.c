@@ -6,7 +6,6 @@
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "infer/score/score.h"
 #include "io/h5/h5.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -59,16 +59,6 @@ static json_t *line_of(const question_results *r, const question_metrics *metric
     return line;
 }
 
-static bp_err write_line(bp_draft *draft, json_t *line)
-{
-    char *text = bp_json_line(line);
-    bp_err err = bp_draft_write(draft, text, strlen(text));
-
-    bp_free(text);
-    json_decref(line);
-    return err;
-}
-
 /* A draft of FOLDER/name. */
 static bp_err open_draft(bp_draft *draft, const char *folder, const char *name)
 {
@@ -76,14 +66,6 @@ static bp_err open_draft(bp_draft *draft, const char *folder, const char *name)
     bp_err err = bp_draft_open(draft, path);
 
     bp_free(path);
-    return err;
-}
-
-static bp_err end_draft(bp_draft *draft, bp_err err)
-{
-    if (err == BP_OK)
-        return bp_draft_commit(draft);
-    bp_draft_drop(draft);
     return err;
 }
 
@@ -96,8 +78,8 @@ bp_err question_lines_write(const question_results *r, const question_metrics *m
     if (err != BP_OK)
         return err;
     for (int64_t k = 0; err == BP_OK && k < r->set->count; k++)
-        err = write_line(&draft, line_of(r, &metrics[k], &r->set->questions[k]));
-    return end_draft(&draft, err);
+        err = bp_json_write_line(&draft, line_of(r, &metrics[k], &r->set->questions[k]));
+    return bp_draft_end(&draft, err);
 }
 
 /* ---- lm-evaluation-harness ---- */
@@ -179,9 +161,9 @@ static bp_err write_samples(const question_results *r, const question_metrics *m
         return err;
     for (int64_t k = 0; err == BP_OK && k < r->set->count; k++)
         if (r->set->questions[k].task == task)
-            err = write_line(&draft,
-                             sample_of(r, &metrics[k], &r->set->questions[k], number_in_task++));
-    return end_draft(&draft, err);
+            err = bp_json_write_line(
+                &draft, sample_of(r, &metrics[k], &r->set->questions[k], number_in_task++));
+    return bp_draft_end(&draft, err);
 }
 
 /* Standard error of a mean, as its mean_stderr: the sample's deviation over the root of n. */
@@ -247,5 +229,5 @@ bp_err question_harness_write(const question_results *r, const question_metrics 
         err = open_draft(&draft, folder, "results.json");
     if (err != BP_OK)
         return err;
-    return end_draft(&draft, write_line(&draft, results_of(tasks, model)));
+    return bp_draft_end(&draft, bp_json_write_line(&draft, results_of(tasks, model)));
 }

@@ -19,20 +19,14 @@
 #define LISTED_MOST 10  /* questions of a list */
 #define TEXT_BYTES  300 /* the most bytes of a question's end, and of an option */
 
-static double number_of(const json_t *figures, const char *name, const char *key)
-{
-    const json_t *value = json_object_get(json_object_get(figures, name), key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* ---- tables ---- */
 
 /* {"value", "low", "high"}, texts; null if there is no such figure. */
 static json_t *cell_of(const json_t *figures, const char *name)
 {
-    double value = number_of(figures, name, "value"), low = number_of(figures, name, "low"),
-           high = number_of(figures, name, "high"), error = (high - low) / 2;
+    double value = bp_json_number(json_object_get(figures, name), "value"),
+           low = bp_json_number(json_object_get(figures, name), "low"),
+           high = bp_json_number(json_object_get(figures, name), "high"), error = (high - low) / 2;
     json_t *cell = json_object();
 
     bp_score_page_add_figure(cell, "value", value, error);
@@ -158,14 +152,17 @@ static bp_err add_accuracies(json_t *page, const json_t *rows)
         const char *chance = json_string_value(json_object_get(row, "chance"));
         bool is_group = json_is_true(json_object_get(row, "group"));
 
-        if (isnan(number_of(figures, "acc", "value")) || json_array_size(names) == DRAWN_MOST)
+        if (isnan(bp_json_number(json_object_get(figures, "acc"), "value")) ||
+            json_array_size(names) == DRAWN_MOST)
             continue;
         (void)json_array_append_new(names,
                                     json_sprintf("%s%s", is_group ? "  " : "",
                                                  json_string_value(json_object_get(row, "name"))));
         bp_buffer_printf(&values, "%zu,%.6g,%.6g,%.6g,%s\n", json_array_size(names),
-                         number_of(figures, "acc", "value"), number_of(figures, "acc", "low"),
-                         number_of(figures, "acc", "high"), chance ? chance : "NaN");
+                         bp_json_number(json_object_get(figures, "acc"), "value"),
+                         bp_json_number(json_object_get(figures, "acc"), "low"),
+                         bp_json_number(json_object_get(figures, "acc"), "high"),
+                         chance ? chance : "NaN");
     }
     if (json_array_size(names) > 0) {
         variables =

@@ -322,13 +322,6 @@ static json_t *started(const void *context)
                      (json_int_t)self->set.rows.count);
 }
 
-static double figure(const json_t *figures, const char *name, const char *key)
-{
-    const json_t *value = json_object_get(json_object_get(figures, name), key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void report_task(const char *name, const json_t *figures)
 {
     static const char *const SHOWN[] = {"acc", "acc_norm", "acc_mutual", "perplexity"};
@@ -337,12 +330,14 @@ static void report_task(const char *name, const json_t *figures)
     bp_buffer_printf(&line, "%-16s %7" PRId64 " questions", name,
                      (int64_t)json_integer_value(json_object_get(figures, "questions")));
     for (size_t k = 0; k < sizeof SHOWN / sizeof SHOWN[0]; k++) {
-        double low = figure(figures, SHOWN[k], "low");
+        double low = bp_json_number(json_object_get(figures, SHOWN[k]), "low");
 
-        if (!isnan(figure(figures, SHOWN[k], "value")))
-            bp_buffer_printf(&line, "  %s %.4g", SHOWN[k], figure(figures, SHOWN[k], "value"));
+        if (!isnan(bp_json_number(json_object_get(figures, SHOWN[k]), "value")))
+            bp_buffer_printf(&line, "  %s %.4g", SHOWN[k],
+                             bp_json_number(json_object_get(figures, SHOWN[k]), "value"));
         if (!isnan(low))
-            bp_buffer_printf(&line, " (%.4g to %.4g)", low, figure(figures, SHOWN[k], "high"));
+            bp_buffer_printf(&line, " (%.4g to %.4g)", low,
+                             bp_json_number(json_object_get(figures, SHOWN[k]), "high"));
     }
     bp_log("%.*s", (int)line.bytes, line.data);
     bp_buffer_clear(&line);

@@ -2,11 +2,8 @@
  * report.c. */
 #include "infer/score/task/task_priv.h"
 
-#include "base/files/fs.h"
-#include "base/mem.h"
 #include "infer/score/page/page.h"
 #include "io/corpus/corpus_writer.h"
-#include "job/report/report.h"
 #include "statistics/calibration.h"
 
 #include <math.h>

@@ -3,14 +3,12 @@
  * sets.h. */
 #include "infer/score/task/task_priv.h"
 
-#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "tensor/batch.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* ---- rows of predictions: a probability of each outcome ---- */

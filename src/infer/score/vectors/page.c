@@ -5,6 +5,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
+#include "base/sort.h"
 #include "infer/score/keys.h"
 #include "infer/score/page/page.h"
 #include "infer/score/tables/tables.h"
@@ -157,13 +158,6 @@ static void clear(vector_figures *self)
 
 /* ---- the page ---- */
 
-static int compare_reals(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Sorts the values. */
 static json_t *spread_row(const char *name, double *values, int64_t count)
 {
@@ -173,7 +167,7 @@ static json_t *spread_row(const char *name, double *values, int64_t count)
     } POINTS[] = {{"least", 0}, {"low", 0.05}, {"middle", 0.5}, {"high", 0.95}, {"most", 1}};
     json_t *row = json_pack("{s:s}", "name", name);
 
-    qsort(values, (size_t)count, sizeof *values, compare_reals);
+    qsort(values, (size_t)count, sizeof *values, bp_by_real);
     for (size_t k = 0; k < sizeof POINTS / sizeof POINTS[0]; k++)
         bp_score_page_add_figure(row, POINTS[k].key,
                                  count > 0 ? bp_quantile(values, count, POINTS[k].p) : NAN, NAN);

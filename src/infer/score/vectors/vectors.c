@@ -2,15 +2,12 @@
  * its part has their vectors. The merge writes score/vectors.h5. */
 #include "infer/score/vectors/vectors_priv.h"
 
-#include "base/config/run_options.h"
-#include "base/fault.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/heartbeat.h"
 #include "infer/score/keys.h"
-#include "infer/score/score.h"
 #include "infer/score/scorer.h"
 #include "infer/score/tables/tables.h"
 #include "io/h5/h5.h"

@@ -2,22 +2,14 @@
  * coordinator is the same rank; a dedicated one receives messages. */
 #include "train/loop/reports/report.h"
 
+#include "base/config/json.h"
 #include "base/log.h"
 #include "base/process/clock.h"
 #include "base/process/signals.h"
-#include "mesh/collective.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* A null member was not finite. */
-static double number_of(const json_t *line, const char *key)
-{
-    const json_t *value = json_object_get(line, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 #define TERMS_BYTES 96
 #define WORSE_LEAST 1.0 /* nats: initial values may be a little worse than a guess */
@@ -35,7 +27,7 @@ static const char *list_terms(const json_t *line, const char *prefix, char out[T
         if (strncmp(key, prefix, strlen(prefix)) == 0 && used < TERMS_BYTES - 1)
             used += (size_t)snprintf(out + used, TERMS_BYTES - used, "%s%s %.4f",
                                      used > 0 ? ", " : " (", key + strlen(prefix),
-                                     number_of(line, key));
+                                     bp_json_number(line, key));
     }
     if (used > 0 && used < TERMS_BYTES - 1)
         (void)snprintf(out + used, TERMS_BYTES - used, ")");
@@ -74,7 +66,7 @@ void report_committed(trainer *self, int64_t step, bool best)
 static void warn_of_guessing(const trainer *self, const json_t *line)
 {
     const char *name = json_object_get(line, "valid_loss") ? "valid_loss" : "loss";
-    double loss = number_of(line, name), guess = log((double)self->shape.vocab_size);
+    double loss = bp_json_number(line, name), guess = log((double)self->shape.vocab_size);
 
     if (self->learner || self->shape.task.kind != 0 ||
         bp_model_objective(&self->shape)->terms != 1 || !(loss > guess + WORSE_LEAST))
@@ -89,7 +81,7 @@ static void warn_of_guessing(const trainer *self, const json_t *line)
 static void log_metric(trainer *self, const json_t *line)
 {
     int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
-    double speed = number_of(line, "tokens_per_second");
+    double speed = bp_json_number(line, "tokens_per_second");
     double left =
         (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
     char time_left[64], validated[160] = "", committed[64] = "", padded[32] = "";
@@ -99,24 +91,24 @@ static void log_metric(trainer *self, const json_t *line)
 
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
-        snprintf(validated, sizeof validated, "  valid %.4f%s", number_of(line, "valid_loss"),
+        snprintf(validated, sizeof validated, "  valid %.4f%s", bp_json_number(line, "valid_loss"),
                  list_terms(line, "valid_loss_", valid_terms));
     if (json_object_get(line, "valid_accuracy"))
         snprintf(validated, sizeof validated, "  valid %.4f%s (%.1f %% right)",
-                 number_of(line, "valid_loss"), valid_terms,
-                 100 * number_of(line, "valid_accuracy"));
+                 bp_json_number(line, "valid_loss"), valid_terms,
+                 100 * bp_json_number(line, "valid_accuracy"));
     if (json_object_get(line, "valid_f1"))
         snprintf(validated, sizeof validated, "  valid %.4f%s (F1 %.3f)",
-                 number_of(line, "valid_loss"), valid_terms, number_of(line, "valid_f1"));
+                 bp_json_number(line, "valid_loss"), valid_terms, bp_json_number(line, "valid_f1"));
     if ((commit = take_commit(self, &best)) > 0) /* since the line before */
         snprintf(committed, sizeof committed, "  committed %lld%s", (long long)commit,
                  best ? " (best)" : "");
     if (json_object_get(line, "padding"))
-        snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * number_of(line, "padding"));
+        snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * bp_json_number(line, "padding"));
     bp_log_progress("step %lld/%lld  loss %.4f%s%s%s%s  %.0f tokens/s  %s left  lr %.2e",
-                    (long long)step, (long long)steps, number_of(line, "loss"),
+                    (long long)step, (long long)steps, bp_json_number(line, "loss"),
                     list_terms(line, "loss_", terms), validated, committed, padded, speed,
-                    time_left, number_of(line, "lr"));
+                    time_left, bp_json_number(line, "lr"));
     if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
         bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
                                     self->commits.seconds);
@@ -163,7 +155,7 @@ static bp_err note_skipped(trainer *self, const json_t *value)
     BP_WARN("training.skipped",
             "step %lld was skipped, its gradient is not finite (loss %.4f): the parameters are as "
             "before it; %lld in a row",
-            (long long)step, number_of(value, "loss"), (long long)in_row);
+            (long long)step, bp_json_number(value, "loss"), (long long)in_row);
     return bp_run_event(self->run, "skipped", value);
 }
 

@@ -3,7 +3,6 @@
 #include "train/loop/start/duration.h"
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "mesh/collective.h"
 #include "train/engine/engine.h"
 #include "train/loop/examples.h"

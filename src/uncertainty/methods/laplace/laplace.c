@@ -4,8 +4,8 @@
 
 #include "base/config/json.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/process/clock.h"
 #include "data/corpus.h"
 #include "data/pairs.h"
@@ -15,7 +15,6 @@
 #include "models/open.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -339,11 +338,6 @@ static bp_err fit_anew(fit *self)
     return err;
 }
 
-static int64_t most_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The memory in use at once in each step, on the rank with most: the root, which also has W. */
 int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape,
                          int64_t vocab_size, int64_t width)
@@ -354,12 +348,12 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
     int64_t matrix = bp_distributed_bytes(V, C, ranks), values = (V + C) * reals;
     int64_t factors = laplace_factors_bytes(spec->tokens, shape, V, C);
     int64_t given = (V + shape->tensor - 1) / shape->tensor * C * reals; /* spread_weights */
-    int64_t gather = output + input + matrix + given + most_of(READ_VALUES, C) * reals;
-    int64_t eigen = values + most_of(output + bp_distributed_eigen_bytes(C, ranks),
-                                     input + bp_distributed_eigen_bytes(V, ranks));
+    int64_t gather = output + input + matrix + given + bp_max(READ_VALUES, C) * reals;
+    int64_t eigen = values + bp_max(output + bp_distributed_eigen_bytes(C, ranks),
+                                    input + bp_distributed_eigen_bytes(V, ranks));
     int64_t draw = values + output + input + 2 * matrix + laplace_draw_bytes(C);
 
-    return V * C * (int64_t)sizeof(float) + most_of(most_of(factors, gather), most_of(eigen, draw));
+    return V * C * (int64_t)sizeof(float) + bp_max(bp_max(factors, gather), bp_max(eigen, draw));
 }
 
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_model *model,
