@@ -26,10 +26,13 @@ const bp_option bp_corpus_options[] = {
     {.key = "corpus.order",
      .type = BP_OPTION_CHOICE,
      .value = "auto",
-     .choices = "auto|shuffle|stream",
-     .help = "order of the training windows: shuffle, or stream: each batch slot reads its stretch "
-             "of the corpus in order; auto: stream for models that carry a state from window to "
-             "window, and only they can see the difference",
+     .choices = "auto|shuffle|stream|documents",
+     .help =
+         "order of the training windows: shuffle, or stream: each batch slot reads its stretch "
+         "of the corpus in order, and models that carry a state from window to window carry it "
+         "over all documents; documents: the same, but each document begins with the zero "
+         "state, as in scoring; auto: documents for rnn, lstm, gru and cell (stream where a run "
+         "began with that), stream for elmo, else shuffle",
      .at = BP_AT(bp_corpus_keys, order)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,
