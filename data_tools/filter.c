@@ -148,10 +148,7 @@ static bp_err sort_documents(filter *self)
     const score_label *label = self->within ? score_folder_label(scores, self->within) : NULL;
 
     if (self->within && !label)
-        return BP_FAIL(BP_ERR_FORMAT, "filter.no_label",
-                       "the scores have no label '%.100s': at %s; make the corpus with --label, or "
-                       "leave --within out",
-                       self->within, scores->given);
+        return score_folder_refuse_label(scores, self->within, ", or leave --within out");
     self->sorted = bp_alloc("tool.filter", scores->documents, sizeof *self->sorted);
     for (int64_t d = 0; d < scores->documents; d++) {
         double figure = figure_of(self, d);

@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "column_heads.h"
 #include "critical.h"
 #include "document_texts.h"
 #include "file_tool.h"
@@ -32,6 +33,8 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"format", 0, "FORMAT", 0, "of texts of --frequencies: text (default), lines or jsonl", 0},
     {"text-field", 0, "NAME", 0, "with jsonl: the field that holds the text (default text)", 0},
+    {"spillover", 0, "N", 0,
+     "columns of the N words before, too: characters, frequency, surprisal and entropy", 0},
     {"critical", 0, "LABEL", 0,
      "only the word that this label of the document names: the word, or its position (4; 4-6 for "
      "several words, whose surprisal is added up)",
@@ -55,6 +58,7 @@ typedef struct surprisal_arguments {
     tool_files runs;
     const char *by, *unit, *format, *field, *critical, *between, *items;
     bool boundaries;
+    int64_t spillover;
     tool_texts frequencies;
 } surprisal_arguments;
 
@@ -65,6 +69,7 @@ typedef struct surprisal {
     int64_t *unknown;     /* [count]: words with an unknown token, */
     int64_t *ends;        /* and whose end was not scored */
     int64_t printed;      /* words */
+    int64_t spillover;    /* words before, that have columns too */
     int count, opened;
     double unit;                 /* nats in one */
     bool boundaries;             /* surprisal is that of the word and its end */
@@ -168,76 +173,48 @@ static const char *const columns[] = {"document",  "doc_id",     "sentence",  "p
                                       "word",      "characters", "frequency", "tokens",
                                       "surprisal", "entropy"};
 #define ALL_COLUMNS   (sizeof columns / sizeof columns[0])
-#define FIRST_COLUMNS (ALL_COLUMNS - 3) /* before those of labels and of models */
+#define FIRST_COLUMNS (ALL_COLUMNS - 3)   /* before those of labels and of models */
+#define OF_WORD       (FIRST_COLUMNS - 2) /* characters and frequency, of words before too */
+#define OF_MODEL      (ALL_COLUMNS - 2)   /* surprisal and entropy, too */
 
-typedef struct heads {
-    char **names;
-    int64_t count;
-} heads;
-
-/* Takes the name. */
-static void add_head(heads *all, char *name)
+/* Of the word k places before. */
+static void add_spillover_heads(column_heads *all, const surprisal *self, char *const *names,
+                                bool is_plain, int64_t k)
 {
-    all->names = bp_realloc("tool.words", all->names, all->count + 1, sizeof *all->names);
-    all->names[all->count++] = name;
-}
-
-static bool has_head(const heads *all, const char *name)
-{
-    for (int64_t k = 0; k < all->count; k++)
-        if (strcmp(all->names[k], name) == 0)
-            return true;
-    return false;
-}
-
-/* Labels that have another column's name are told apart. */
-static void add_label_heads(heads *all, const surprisal *self)
-{
-    for (int64_t k = 0; k < self->scores.label_count; k++) {
-        char *name = bp_strdup(self->scores.labels[k].name);
-
-        while (has_head(all, name)) {
-            char *longer = bp_sprintf("label_%s", name);
-
-            bp_free(name);
-            name = longer;
-        }
-        add_head(all, name);
-    }
-}
-
-static void put_heads(const heads *all, int64_t first, int64_t end)
-{
-    for (int64_t k = first; k < end; k++) {
-        if (k > 0)
-            putchar(',');
-        put_csv(stdout, all->names[k], SIZE_MAX);
-    }
+    for (size_t c = OF_WORD; c < FIRST_COLUMNS; c++)
+        column_heads_add(all, bp_sprintf("spillover%" PRId64 "_%s", k, columns[c]));
+    for (int m = 0; m < self->count; m++)
+        for (size_t c = OF_MODEL; c < ALL_COLUMNS - !self->models[m].entropy; c++)
+            column_heads_add(all, bp_sprintf("spillover%" PRId64 "_%s%s%s", k, columns[c],
+                                             is_plain ? "" : "_", is_plain ? "" : names[m]));
 }
 
 static bp_err put_head(const surprisal *self)
 {
     bool is_plain = self->count == 1 && folder_of(self, 0) == self->given[0];
     char **names = bp_alloc("tool.words", self->count, sizeof *names);
-    heads all = {NULL, 0};
+    column_heads all = {NULL, 0};
     int64_t labels;
     bp_err err;
 
     for (size_t k = 0; k < ALL_COLUMNS; k++) /* labels get no such name */
-        add_head(&all, bp_strdup(columns[k]));
+        column_heads_add(&all, bp_strdup(columns[k]));
     for (int m = 0; m < self->count; m++) {
         names[m] = name_of(self, m);
         for (size_t k = FIRST_COLUMNS; k < ALL_COLUMNS - !self->models[m].entropy; k++)
-            add_head(&all,
-                     is_plain ? bp_strdup(columns[k]) : bp_sprintf("%s_%s", columns[k], names[m]));
+            column_heads_add(&all, is_plain ? bp_strdup(columns[k])
+                                            : bp_sprintf("%s_%s", columns[k], names[m]));
     }
+    for (int64_t k = 1; k <= self->spillover; k++)
+        add_spillover_heads(&all, self, names, is_plain, k);
     err = check_names((const char *const *)names, self->given, self->count);
     labels = all.count;
-    add_label_heads(&all, self);
+    for (int64_t k = 0; k < self->scores.label_count; k++)
+        column_heads_add_label(&all, self->scores.labels[k].name);
     if (err == BP_OK) {
-        put_heads(&all, 0, FIRST_COLUMNS);
-        put_heads(&all, labels, all.count);
-        put_heads(&all, ALL_COLUMNS, labels);
+        column_heads_put(&all, 0, FIRST_COLUMNS);
+        column_heads_put(&all, labels, all.count);
+        column_heads_put(&all, ALL_COLUMNS, labels);
         putchar('\n');
     }
     bp_names_free(&all.names, all.count);
@@ -259,6 +236,36 @@ static void put_value(double value)
         printf("%.9g", value);
 }
 
+/* Characters and frequency of a word. Neither is that of a word in the text that is unknown. */
+static void put_facts(const surprisal *self, const scored_word *word)
+{
+    const char *text = self->models[0].text.data + word->at;
+
+    if (word->unknown)
+        printf(",,");
+    else
+        printf(",%" PRId64 ",%" PRId64, word->characters,
+               word_counts_of(&self->counts, text, word->bytes));
+}
+
+/* The words before, as far as the document has them. */
+static void put_spillover(const surprisal *self, int64_t w)
+{
+    for (int64_t k = 1; k <= self->spillover; k++) {
+        if (w >= k)
+            put_facts(self, &self->models[0].words[w - k]);
+        else
+            printf(",,");
+        for (int m = 0; m < self->count; m++) {
+            const scored_word *one = w >= k ? &self->models[m].words[w - k] : NULL;
+
+            put_value(one ? surprisal_of(self, one) : NAN);
+            if (self->models[m].entropy)
+                put_value(one ? one->entropy / self->unit : NAN);
+        }
+    }
+}
+
 static void put_word(surprisal *self, int64_t document, int64_t w)
 {
     const scored_words *first = &self->models[0];
@@ -269,11 +276,7 @@ static void put_word(surprisal *self, int64_t document, int64_t w)
     put_csv(stdout, first->ids + (size_t)document * first->id_bytes, first->id_bytes);
     printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
     put_csv(stdout, text, word->bytes);
-    if (word->unknown) /* neither is that of the word in the text */
-        printf(",,");
-    else
-        printf(",%" PRId64 ",%" PRId64, word->characters,
-               word_counts_of(&self->counts, text, word->bytes));
+    put_facts(self, word);
     put_labels(self, document);
     self->printed++;
     for (int m = 0; m < self->count; m++) {
@@ -286,6 +289,7 @@ static void put_word(surprisal *self, int64_t document, int64_t w)
         if (self->models[m].entropy)
             put_value(one->entropy / self->unit);
     }
+    put_spillover(self, w);
     putchar('\n');
 }
 
@@ -376,18 +380,8 @@ static bp_err load_labels(surprisal *self)
 /* *out: the label of this name, or NULL if there is no name. */
 static bp_err find_label(const surprisal *self, const score_label **out, const char *name)
 {
-    bp_buffer known = {0};
-    bp_err err;
-
     *out = name ? score_folder_label(&self->scores, name) : NULL;
-    if (!name || *out)
-        return BP_OK;
-    for (int64_t k = 0; k < self->scores.label_count; k++)
-        bp_buffer_printf(&known, " %s", self->scores.labels[k].name);
-    err = BP_FAIL(BP_ERR_FORMAT, "surprisal.no_label", "there is no label '%s': at %s; it has%s",
-                  name, folder_of(self, 0), known.bytes > 0 ? known.data : " none");
-    bp_buffer_clear(&known);
-    return err;
+    return !name || *out ? BP_OK : score_folder_refuse_label(&self->scores, name, "");
 }
 
 /* All words, or the critical ones, or the test of those. */
@@ -456,6 +450,7 @@ static bp_err put_all(const surprisal_arguments *arguments)
                       .ends = bp_alloc("tool.words", files->count, sizeof *self.ends),
                       .count = files->count,
                       .unit = strcmp(arguments->unit, "bits") == 0 ? log(2) : 1,
+                      .spillover = arguments->spillover,
                       .boundaries = arguments->boundaries};
     bp_err err;
 
@@ -496,6 +491,7 @@ static bp_err run(int argc, char **argv)
                                  {.option = "critical", .text = &arguments.critical},
                                  {.option = "between", .text = &arguments.between},
                                  {.option = "items", .text = &arguments.items},
+                                 {.option = "spillover", .number = &arguments.spillover, .high = 9},
                                  {0}};
     bp_err err = tool_parse(&bp_tool_surprisal, values, &arguments.runs, argc, argv);
 
@@ -546,7 +542,10 @@ const bp_tool bp_tool_surprisal = {
              "probability of all of its tokens "
              "given what precedes. It is empty where a token was not scored. Of a RUN with "
              "score.entropy=yes, or of an ensemble, entropy is that of the token that the word "
-             "begins with, before it is read.\n"
+             "begins with, before it is read. With --spillover 2 the same of the words one "
+             "and two places before follow, in columns spillover1_... and spillover2_...; the "
+             "first "
+             "words of a document have none.\n"
              "A word is a run of characters that are not white space. A token belongs to the "
              "word of its first such character, so a blank before a word is a part of it. A "
              "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
@@ -563,7 +562,7 @@ const bp_tool bp_tool_surprisal = {
          .options = OPTIONS,
          .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
                      "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
-                     "  bagpipe-data surprisal runs/scored --frequencies train.h5\n"
+                     "  bagpipe-data surprisal runs/scored --frequencies train.h5 --spillover 2\n"
                      "  bagpipe-data surprisal runs/items --critical verb \\\n"
                      "      --between condition --items item\n",
          .statuses = STATUSES},

@@ -20,7 +20,7 @@
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE.md", 0, "write the card there (default: standard output)", 1},
     {"license", 0, "ID", 0, "the licence, as the Hub spells it (apache-2.0)", 1},
-    {"language", 0, "CODE", 0, "the language, as in ISO 639 (en)", 1},
+    {"language", 0, "CODE", 0, "the language, as in ISO 639 (en), or several: de,en", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -31,17 +31,34 @@ static const bp_help_row STATUSES[] = {
     {"73, 74, 77", "the card cannot be written"},
     {0}};
 
-/* What the user knows, in the characters of such words. */
-static bp_err take_word(card *self, const char *name, const char *word)
+/* What the user knows, in the characters of such words; of several, "de,en", a list. */
+static bp_err take_word(card *self, const char *name, const char *word, bool several)
 {
+    bp_buffer list = {0};
+
     if (!word)
         return BP_OK;
     for (const char *c = word; *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr(".-+_", *c))
+        if (!isalnum((unsigned char)*c) && !strchr(several ? ".-+_," : ".-+_", *c))
             return BP_FAIL(BP_ERR_USAGE, "command.bad_value",
                            "'%.60s' is no such word: at --%s; see bagpipe-data card --help", word,
                            name);
-    (void)json_object_set_new(self->data, name, card_yaml(word));
+    if (!strchr(word, ',')) {
+        (void)json_object_set_new(self->data, name, card_yaml(word));
+        return BP_OK;
+    }
+    for (const char *at = word; *at != '\0'; at += strspn(at, ",")) {
+        char *one = bp_sprintf("%.*s", (int)strcspn(at, ","), at);
+        json_t *spelled = card_yaml(one);
+
+        bp_buffer_printf(&list, "%s%s", list.bytes > 0 ? ", " : "[", json_string_value(spelled));
+        at += strcspn(at, ",");
+        json_decref(spelled);
+        bp_free(one);
+    }
+    bp_buffer_printf(&list, "]");
+    (void)json_object_set_new(self->data, name, bp_json_string(list.data));
+    bp_buffer_clear(&list);
     return BP_OK;
 }
 
@@ -95,9 +112,9 @@ static bp_err run(int argc, char **argv)
             BP_FAIL(BP_ERR_USAGE, "command.no_input",
                     "nothing is named: at the command line; name a run, a checkpoint or a corpus");
     if (err == BP_OK)
-        err = take_word(&self, "license", license);
+        err = take_word(&self, "license", license, false);
     if (err == BP_OK)
-        err = take_word(&self, "language", language);
+        err = take_word(&self, "language", language, true);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
         self.path = files.list[0];
         self.is_model = !document_is_corpus(self.path);

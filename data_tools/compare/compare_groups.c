@@ -30,8 +30,8 @@ typedef struct label_value {
 typedef struct between {
     const score_folder *scores;
     const score_label *label;
-    clean_part clean; /* without a label all documents count */
-    int figure;
+    clean_part clean;    /* without a label all documents count */
+    int figure, other;   /* other: bits a byte, or perplexity, by which pairs are tested too */
     label_value *values; /* those that documents have, the hardest first */
     int64_t count;
     int64_t left_out;          /* scored documents without a unit of the figure: a word */
@@ -44,6 +44,7 @@ typedef struct value_pair {
     double difference; /* nats per unit */
     bp_interval interval;
     double p, p_holm;
+    double other_difference, other_holm; /* by the other figure */
 } value_pair;
 
 static void add_document(between *b, label_value *value, int64_t d)
@@ -122,7 +123,7 @@ static bp_err read_values(between *b)
 /* All pairs, in the order of values. */
 static bp_err make_pairs(const between *b, value_pair *pairs, int64_t n)
 {
-    double *p = bp_alloc("tool.values", n, sizeof *p);
+    double *p = bp_alloc("tool.values", 2 * n, sizeof *p), *others = p + n;
     int64_t k = 0;
     bp_err err;
 
@@ -135,10 +136,18 @@ static bp_err make_pairs(const between *b, value_pair *pairs, int64_t n)
             pairs[k].interval = bp_ratio_difference(&one->figures[b->figure],
                                                     &other->figures[b->figure], &pairs[k].p);
             p[k] = pairs[k].p;
+            (void)bp_ratio_difference(&one->figures[b->other], &other->figures[b->other],
+                                      &others[k]);
+            pairs[k].other_difference =
+                bp_ratio_mean(&one->figures[b->other]) - bp_ratio_mean(&other->figures[b->other]);
         }
     err = bp_holm_adjust(p, n);
-    for (k = 0; k < n; k++)
+    if (err == BP_OK)
+        err = bp_holm_adjust(others, n);
+    for (k = 0; k < n; k++) {
         pairs[k].p_holm = p[k];
+        pairs[k].other_holm = others[k];
+    }
     bp_free(p);
     return err;
 }
@@ -187,13 +196,44 @@ static char *pair_name(const value_pair *pair)
     return bp_sprintf("%.*s, %.*s", shown_bytes(one), one, shown_bytes(other), other);
 }
 
+#define SMALL_P 0.05 /* adjusted by Holm: the pair differs */
+
+/* Does a pair that differs by the figure differ by the other one too? */
+static const char *agreement(const between *b, const value_pair *pair)
+{
+    if (!b->known[b->other] || !(pair->p_holm < SMALL_P))
+        return "";
+    if (!(pair->other_holm < SMALL_P))
+        return "no";
+    return (pair->difference > 0) == (pair->other_difference > 0) ? "yes" : "reversed";
+}
+
+/* What may be concluded of all pairs. */
+static void print_agreement(const between *b, const value_pair *pairs, int64_t n)
+{
+    int64_t differ = 0, others = 0, both = 0;
+
+    for (int64_t k = 0; k < n; k++) {
+        differ += pairs[k].p_holm < SMALL_P;
+        others += pairs[k].other_holm < SMALL_P;
+        both += strcmp(agreement(b, &pairs[k]), "yes") == 0;
+    }
+    if (b->known[b->other] && differ + others > 0)
+        printf("Pairs that differ (Holm below 0.05): %" PRId64 " by %s, %" PRId64 " by %s, %" PRId64
+               " by both in one direction.\n",
+               differ, score_figure_names[b->figure], others, score_figure_names[b->other], both);
+}
+
 static void print_pairs(const between *b, const value_pair *pairs, int64_t n, int width)
 {
     bool bits = b->figure == BITS_PER_BYTE;
     int64_t compared = 0;
 
-    printf("\n%*s %7s  %-22s %6s %6s\n", width, "", bits ? "less" : "ratio", "95 % interval", "p",
-           "Holm");
+    printf("\n%*s %7s  %-22s %6s %6s%s\n", width, "", bits ? "less" : "ratio", "95 % interval", "p",
+           "Holm",
+           !b->known[b->other] ? ""
+           : bits              ? "  by ppl"
+                               : "  by bits");
     for (int64_t k = 0; k < n; k++) {
         char *name = pair_name(&pairs[k]);
 
@@ -202,7 +242,7 @@ static void print_pairs(const between *b, const value_pair *pairs, int64_t n, in
         put_interval(22, interval_of(b, &pairs[k]), 4, "[%.*f, %.*f]");
         put_p_value(pairs[k].p);
         put_p_value(pairs[k].p_holm);
-        putchar('\n');
+        printf("%s%s\n", agreement(b, &pairs[k])[0] != '\0' ? "  " : "", agreement(b, &pairs[k]));
         bp_free(name);
         compared += !isnan(pairs[k].p);
     }
@@ -211,6 +251,7 @@ static void print_pairs(const between *b, const value_pair *pairs, int64_t n, in
            score_figure_names[b->figure], bits ? "difference in bits" : "ratio", BP_FEW_DOCUMENTS);
     if (compared > 1)
         printf("%" PRId64 " pairs were compared: Holm is p adjusted for that.\n", compared);
+    print_agreement(b, pairs, n);
     if (score_folder_lost(b->scores)) {
         printf("The tokens do not spell the text (");
         put_clean(score_folder_lost(b->scores), SIZE_MAX, "");
@@ -316,7 +357,7 @@ static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, con
         return err;
     fprintf(file.out,
             "label,harder,easier,figure,harder_figure,easier_figure,harder_documents,"
-            "easier_documents,%s,low,high,p_value,p_holm\n",
+            "easier_documents,%s,low,high,p_value,p_holm,other_figure,other_p_holm,agrees\n",
             b->figure == BITS_PER_BYTE ? "difference" : "ratio");
     for (int64_t k = 0; k < n; k++) {
         const label_value *const sides[2] = {pairs[k].harder, pairs[k].easier};
@@ -337,7 +378,9 @@ static bp_err save_csv(const between *b, const value_pair *pairs, int64_t n, con
         put_csv_real(file.out, interval.high);
         put_csv_real(file.out, pairs[k].p);
         put_csv_real(file.out, pairs[k].p_holm);
-        putc('\n', file.out);
+        fprintf(file.out, ",%s", score_figure_names[b->other]);
+        put_csv_real(file.out, b->known[b->other] ? pairs[k].other_holm : NAN);
+        fprintf(file.out, ",%s\n", agreement(b, &pairs[k]));
     }
     return table_file_save(&file, path);
 }
@@ -353,21 +396,6 @@ static void add_corpus_label(score_folder *scores)
     (void)score_folder_add_label(scores, CORPUS, scores->corpus_names, scores->corpora, codes);
 }
 
-static bp_err refuse_label(const score_folder *scores, const char *label)
-{
-    bp_buffer known = {0};
-    bp_err err;
-
-    for (int64_t k = 0; k < scores->label_count; k++)
-        bp_buffer_printf(&known, " %s", scores->labels[k].name);
-    err = BP_FAIL(BP_ERR_FORMAT, "compare.no_label",
-                  "the scores have no label '%.100s': at %s; they have%s; compare corpora by "
-                  "--between corpus, or make the corpus with --label %.100s",
-                  label, scores->given, known.bytes > 0 ? known.data : " none", label);
-    bp_buffer_clear(&known);
-    return err;
-}
-
 bp_err compare_groups(score_folder *scores, const char *label, const char *figure,
                       const char *clean, const char *csv)
 {
@@ -376,6 +404,7 @@ bp_err compare_groups(score_folder *scores, const char *label, const char *figur
     int64_t n;
     bp_err err = score_figure_find(&b.figure, figure);
 
+    b.other = b.figure == BITS_PER_BYTE ? PERPLEXITY : BITS_PER_BYTE;
     if (err == BP_OK)
         err = score_folder_check_zeros(scores);
     if (err == BP_OK && strcmp(label, CORPUS) == 0 && !score_folder_label(scores, CORPUS))
@@ -384,7 +413,7 @@ bp_err compare_groups(score_folder *scores, const char *label, const char *figur
         err = clean_part_add(&b.clean, scores, clean);
     b.label = err == BP_OK ? score_folder_label(scores, label) : NULL;
     if (err == BP_OK && !b.label)
-        err = refuse_label(scores, label);
+        err = score_folder_refuse_label(scores, label, ", or compare corpora by --between corpus");
     if (err == BP_OK)
         err = read_values(&b);
     n = b.count * (b.count - 1) / 2;

@@ -1,6 +1,7 @@
 /* Reading score folders. */
 #include "scores.h"
 
+#include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
@@ -218,6 +219,13 @@ static bp_err read_summary(score_folder *scores)
                        "these are scores of a task, which have no documents.h5 to compare: at %s; "
                        "bagpipe uncertainty compares fine-tuned models",
                        scores->summary_path);
+    const char *format = json_string_value(json_object_get(scores->summary, "format"));
+    if (format && strcmp(format, "bagpipe-questions") == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "scores.of_questions",
+                       "these are answers to questions (score.questions), and no scores of "
+                       "documents: at %s; their accuracies with intervals are there, and "
+                       "questions.jsonl has best and answer of each question",
+                       scores->summary_path);
     corpora = json_object_get(scores->summary, "corpora");
     if (!json_is_object(corpora) || !json_is_object(json_object_get(scores->summary, "convention")))
         return BP_FAIL(BP_ERR_FORMAT, "scores.not_scores",
@@ -404,6 +412,21 @@ bp_err score_figure_find(int *figure, const char *name)
                    "'%.100s' is not perplexity, bits_per_byte or word_perplexity: at the "
                    "command line; give one of them",
                    name);
+}
+
+bp_err score_folder_refuse_label(const score_folder *scores, const char *name, const char *remedy)
+{
+    bp_buffer known = {0};
+    bp_err err;
+
+    for (int64_t k = 0; k < scores->label_count; k++)
+        bp_buffer_printf(&known, " %s", scores->labels[k].name);
+    err = BP_FAIL(BP_ERR_FORMAT, "label.unknown",
+                  "there is no label '%.100s': at %s; it has%s: make the corpus with --label "
+                  "%.100s%s",
+                  name, scores->given, known.bytes > 0 ? known.data : " none", name, remedy);
+    bp_buffer_clear(&known);
+    return err;
 }
 
 char *score_folder_known(const score_folder *scores)

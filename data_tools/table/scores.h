@@ -44,6 +44,8 @@ bp_err score_folder_check_zeros(const score_folder *scores);
 
 /** The label of this name; NULL if there is none. */
 const score_label *score_folder_label(const score_folder *scores, const char *name);
+/** That there is no such label, which there are, and what to do: `remedy`. */
+bp_err score_folder_refuse_label(const score_folder *scores, const char *name, const char *remedy);
 
 /** Add a label; `codes`, [documents], are the folder's then. The label is valid until another one
  * is added. */

@@ -6,9 +6,11 @@
 #include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "statistics/inference.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* What is equal in ids of one text: lines of one number of two files are "valid.txt:7" and
@@ -241,4 +243,17 @@ void score_table_join_notes(score_table *table, bool warn)
         put_before(table, clean);
     bp_free(known);
     bp_free(clean);
+}
+
+char *score_table_form_note(const score_table *table, int figure)
+{
+    bool few = false;
+
+    for (int64_t k = 0; k < table->cell_count; k++)
+        few = few || (table->cells[k].documents < BP_FEW_DOCUMENTS &&
+                      isfinite(table->cells[k].figures[figure].value));
+    if (!few)
+        return table->note ? bp_strdup(table->note) : NULL;
+    return bp_sprintf("%s%sno interval of fewer than %d documents", table->note ? table->note : "",
+                      table->note ? "; " : "", BP_FEW_DOCUMENTS);
 }

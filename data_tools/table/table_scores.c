@@ -324,25 +324,60 @@ bool score_table_is_first(const score_table *table, const score_cell *cell)
     return true;
 }
 
+#define NAMES 2 /* columns before those of models: of the group, and of its documents */
+
+/* How many documents a group has: of each model, where they differ. */
+static char *spell_documents(const score_table *table, const form *f, const score_cell *like)
+{
+    bp_buffer text = {0};
+    int64_t before = -1;
+
+    for (int64_t m = 0; m < table->model_count; m++) {
+        const score_cell *cell = score_table_find(table, like, m);
+
+        if (cell && cell->documents != before)
+            bp_buffer_printf(&text, "%s%" PRId64, text.bytes > 0 ? ", " : "",
+                             before = cell->documents);
+    }
+    char *spelled = table_spell(f, "%s", text.data);
+    bp_buffer_clear(&text);
+    return spelled;
+}
+
+/* "bits per byte" */
+static char *spell_figure_name(const form *f, int figure)
+{
+    char *name = bp_strdup(score_figure_names[figure]), *spelled;
+
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c == '_' ? ' ' : *c;
+    spelled = table_spell(f, "%s", name);
+    bp_free(name);
+    return spelled;
+}
+
 /* texts[rows][columns], the first row of models' names. Owns: each text is the caller's. */
 static char **spell_all(const score_table *table, const form *f, int figure, int64_t *rows)
 {
-    int64_t columns = 1 + table->model_count, n = 1;
+    int64_t columns = NAMES + table->model_count, n = 1;
     char **texts = bp_alloc("tool.texts", (1 + table->cell_count) * columns, sizeof *texts);
 
-    texts[0] = table_spell(f, "%s", score_figure_names[figure]);
+    texts[0] = spell_figure_name(f, figure);
+    texts[1] = table_spell(f, "documents");
     for (int64_t m = 0; m < table->model_count; m++)
-        texts[1 + m] = table_spell(f, "%s", score_table_short_name(table, m));
+        texts[NAMES + m] = table_spell(f, "%s", score_table_short_name(table, m));
     for (int64_t k = 0; k < table->cell_count; k++) {
         char **row = texts + n * columns;
 
         if (!score_table_is_first(table, &table->cells[k]))
             continue;
         row[0] = spell_group(f, &table->cells[k]);
+        row[1] = spell_documents(table, f, &table->cells[k]);
         for (int64_t m = 0; m < table->model_count; m++) {
             const score_cell *cell = score_table_find(table, &table->cells[k], m);
 
-            row[1 + m] = cell ? table_spell_figure(f, &cell->figures[figure]) : bp_strdup(f->dash);
+            row[NAMES + m] =
+                cell ? table_spell_figure(f, &cell->figures[figure]) : bp_strdup(f->dash);
         }
         n++;
     }
@@ -410,10 +445,11 @@ void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64
 
 static void put_form(FILE *out, const score_table *table, const form *f, int figure)
 {
-    int64_t columns = 1 + table->model_count, rows;
-    char **texts = spell_all(table, f, figure, &rows);
+    int64_t columns = NAMES + table->model_count, rows;
+    char **texts = spell_all(table, f, figure, &rows), *note = score_table_form_note(table, figure);
 
-    table_put_texts(out, f, texts, rows, columns, table->note);
+    table_put_texts(out, f, texts, rows, columns, note);
+    bp_free(note);
     for (int64_t k = 0; k < rows * columns; k++)
         bp_free(texts[k]);
     bp_free(texts);

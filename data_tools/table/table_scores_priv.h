@@ -80,5 +80,8 @@ void score_table_add_clean(score_table *table, const clean_part *clean);
 /** Put that, and text that models know from training, into table->note, first; as warnings too, if
  * `warn`. */
 void score_table_join_notes(score_table *table, bool warn);
+/** What is written below a table to read: table->note, and why some cells have no interval. NULL:
+ * nothing. bp_free(). */
+char *score_table_form_note(const score_table *table, int figure);
 
 #endif

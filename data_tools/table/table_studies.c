@@ -141,6 +141,24 @@ static void add_detections(studies *all, const json_t *method, const char *figur
     }
 }
 
+#define MEAN "mean" /* of a score, of the documents of a group */
+
+/* Of each group: does a method have the mean of this score? */
+static void add_means(studies *all, const json_t *method, const char *asked)
+{
+    const char *group, *score;
+    json_t *figures, *value;
+
+    json_object_foreach(json_object_get(method, "scores"), group, figures)
+    {
+        json_object_foreach(json_object_get(figures, MEAN), score, value)
+        {
+            if (strcmp(score, asked) == 0)
+                add_head(all, (study_head){.figure = MEAN, .shift = group, .score = score});
+        }
+    }
+}
+
 /* Names that stand for several columns. */
 static const char *const DETECTIONS[] = {"auroc", "aupr", "fpr95"},
                          *const SETS[] = {"coverage", "size"},
@@ -203,8 +221,9 @@ static bp_err refuse_figure(const studies *all, const char *asked)
     }
     bp_err err = BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
                          "no method has the figure '%.100s': at the command line; give some of "
-                         "%stemperature, auroc, aupr, fpr95, sets, coverage, size, or another "
-                         "number of a method in summary.json",
+                         "%stemperature, auroc, aupr, fpr95, sets, coverage, size, the name of a "
+                         "score (mutual_information, entropy) for its mean in each group, or "
+                         "another number of a method in summary.json",
                          asked, names.bytes > 0 ? names.data : "");
     bp_buffer_clear(&names);
     return err;
@@ -225,6 +244,8 @@ static bp_err add_asked(studies *all, const char *asked)
             add_sets(all, method, sets);
         else
             add_figures(all, method, asked);
+        if (!detection && !sets)
+            add_means(all, method, asked);
     }
     return all->found ? BP_OK : refuse_figure(all, asked);
 }
@@ -261,10 +282,14 @@ static double real_at(const json_t *object, const char *figure, const char *end,
 static score_figure figure_of(const study_row *row, const study_head *head)
 {
     const json_t *sets = json_object_get(json_object_get(row->method, "sets"), "in_domain"),
-                 *from = head->shift
-                             ? json_object_get(json_object_get(row->method, "ood"), head->shift)
-                         : head->sets ? json_object_get(sets, head->sets)
-                                      : row->method;
+                 *from =
+                     head->shift
+                         ? json_object_get(
+                               json_object_get(row->method,
+                                               strcmp(head->figure, MEAN) == 0 ? "scores" : "ood"),
+                               head->shift)
+                     : head->sets ? json_object_get(sets, head->sets)
+                                  : row->method;
 
     return (score_figure){real_at(from, head->figure, "", head->score),
                           {real_at(from, head->figure, "_low", head->score),

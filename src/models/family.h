@@ -55,6 +55,10 @@ typedef struct bp_block_run {
     int first, count;
 } bp_block_run;
 
+/** In the state of a checkpoint: true where its training began each document with the zero state.
+ */
+#define BP_STATE_RESTARTS "state_restarts"
+
 typedef struct bp_model_family bp_model_family;
 #define BP_MODEL_REALS 128 /* values of a list (BP_SIZE_REALS) */
 
@@ -265,6 +269,8 @@ struct bp_model_family {
     bool whole_rows;  /* in training, other rows need a row: no sequence parallelism */
     bool carries_state; /* state is carried in training too, from window to window of a batch slot:
                            windows are read in order; no sequence parallelism */
+    bool restarts;      /* that state can begin anew where a document does, within a window
+                           (bp_pass.restart) */
     bool benched; /* `bagpipe bench` measures a machine by training and scoring its models, or by
                      counting one */
 

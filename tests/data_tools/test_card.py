@@ -77,6 +77,7 @@ class Card(JobTest):
     def test_answers_of_people_leave_the_questions(self):
         front, sections, _ = self.card(self.model, "--license", "apache-2.0", "--language", "no")
         self.assertEqual((front["license"], front["language"]), ("apache-2.0", "no"))  # "no" is no boolean
+        self.assertEqual(self.card(self.model, "--language", "de,no")[0]["language"], ["de", "no"])
         self.assertNotIn("**License", sections["Open questions"])
         self.assertNotIn("**Language", sections["Open questions"])
         self.assertIn("No scores were given", sections["Evaluation"])

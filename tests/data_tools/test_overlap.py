@@ -323,7 +323,7 @@ class Filter(JobTest):
         for status, words, arguments in ((64, ["[command.bad_value]", "--by"], ["--keep", "0..10%"]), (64, ["[command.bad_value]", "--keep"], ["--by", "nll"]),
                                          (64, ["[command.bad_value]", "loss"], ["--by", "loss", "--keep", "0..10%"]),
                                          *((64, ["[command.bad_value]", "--keep"], ["--by", "nll", "--keep", keep]) for keep in ("10", "10..5%", "0..101%", "-1..5%", "1..2x", "nan..5")),
-                                         (65, ["[filter.no_label]", "genre"], ["--by", "nll", "--keep", "0..10%", "--within", "genre"]),
+                                         (65, ["[label.unknown]", "genre"], ["--by", "nll", "--keep", "0..10%", "--within", "genre"]),
                                          (65, ["[filter.none]"], ["--by", "nll", "--keep", "0..0.1%"])):
             self.assert_error(run([program("bagpipe-data"), "filter", self.at("s1"), *arguments, "--out", self.at("refused")]), status, *words)
         self.assert_error(run([program("bagpipe-data"), "filter", self.folder, "--by", "nll", "--keep", "0..9%"]), 66, "[scores.missing]")

@@ -276,7 +276,7 @@ class Compare(JobTest):
         rows = [{"text": row["text"], "genre": row["genre"] if k < 56 else "rare"} for k, row in enumerate(self.rows + self.rows)]
         self.labelled("registers", [row for row in rows if row["text"]][:60])
         self.score("by-genre", "m1", "registers")
-        columns = self.columns("by-genre")
+        columns, by = self.columns("by-genre"), {}
         for figure, weight in (("perplexity", "tokens"), ("bits_per_byte", "bytes"), ("word_perplexity", "words")):
             out, pairs = self.between("by-genre", *(["--figure", figure] if weight != "tokens" else []))
             want = {}
@@ -285,6 +285,7 @@ class Compare(JobTest):
                 nll, units = columns["nll"][chosen], columns[weight][chosen].astype(float)
                 mean, n = nll.sum() / units.sum(), len(nll)
                 want[value] = (mean, ((nll - mean * units) ** 2).sum() * n / (n - 1) / units.sum() ** 2, n)
+            by[figure] = {frozenset((r["harder"], r["easier"])): r for r in pairs}
             order = sorted(want, key=lambda value: -want[value][0])
             self.assertEqual([(r["harder"], r["easier"]) for r in pairs], [(a, b) for k, a in enumerate(order) for b in order[k + 1:]])
             lines = [line for line in out.splitlines() if line.split("  ")[0] in order]
@@ -307,7 +308,18 @@ class Compare(JobTest):
             self.assertAlmostEqual(min(float(r["p_holm"]) for r in tested), min(1, len(tested) * min(float(r["p_value"]) for r in tested)), places=12)
             self.assertIn(f"{len(tested)} pairs were compared", out)
             self.assertTrue(0 < len(tested) < len(pairs))
-        self.assert_error(run([program("bagpipe-data"), "compare", self.at("by-genre"), "--between", "gender"]), 65, "[compare.no_label]", "they have genre")
+            small = sum(float(r["p_holm"]) < 0.05 for r in tested)
+            both = sum(r["agrees"] == "yes" for r in pairs)
+            if small > 0:
+                self.assertIn(f"Pairs that differ (Holm below 0.05): {small} by {figure}, ", out)
+                self.assertIn(f", {both} by both in one direction.", out)
+        for one, other in (("perplexity", "bits_per_byte"), ("bits_per_byte", "perplexity"), ("word_perplexity", "bits_per_byte")):
+            for pair, row in by[one].items():
+                also = by[other][pair]
+                self.assertEqual((row["other_figure"], row["other_p_holm"]), (other, also["p_holm"]))
+                small = [float(p or 1) < 0.05 for p in (row["p_holm"], also["p_holm"])]
+                self.assertEqual(row["agrees"], "" if not small[0] else "no" if not small[1] else "yes" if row["harder"] == also["harder"] else "reversed")
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("by-genre"), "--between", "gender"]), 65, "[label.unknown]", "it has genre")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--between", "genre"]), 64, "--between takes one score folder")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), self.at("b"), "--figure", "perplexity"]), 64, "--figure is of --between")
         self.assert_error(run([program("bagpipe-data"), "compare", self.at("a"), "--between", "genre", "--figure", "loss"]), 64, "[table.bad_figure]")
@@ -356,7 +368,7 @@ class Compare(JobTest):
         for more in (["x=" + self.at("a"), "x=" + self.at("b")], ["x=" + self.at("a"), "x=" + self.at("a")]):
             self.assert_error(run([program("bagpipe-data"), "table", *more]), 64, "[command.same_names]")
         head = self.table("[1]=" + self.at("a"), "of/<two>=" + self.at("b"), "--form", "latex").out.splitlines()[2]
-        self.assertEqual([cell.strip() for cell in head.split("&")], ["perplexity", "{}[1]", r"of/\textless{}two\textgreater{} \\"])
+        self.assertEqual([cell.strip() for cell in head.split("&")], ["perplexity", "documents", "{}[1]", r"of/\textless{}two\textgreater{} \\"])
         many = [f"{'model' * 10}{k}=" + self.at("a") for k in range(25)]  # a long note is whole
         self.score("short-a", "m1", "lines", keys=["score.context=16", "score.end=yes"])
         self.assertIn("bits_per_byte may", self.table(*many, self.at("short-a"), "--form", "text").out)
@@ -529,12 +541,12 @@ class Compare(JobTest):
         for form, figure in (("text", "perplexity"), ("markdown", "bits_per_byte"), ("latex", "word_perplexity")):
             out = self.table(self.at("a"), self.at("b"), "--form", form, "--figure", figure).out
             if form == "latex":
-                self.assertTrue(out.startswith("\\begin{tabular}{lrr}\n\\hline\nword\\_perplexity") and out.endswith("\\hline\n\\end{tabular}\n"), out)
+                self.assertTrue(out.startswith("\\begin{tabular}{lrrr}\n\\hline\nword perplexity") and out.endswith("\\hline\n\\end{tabular}\n"), out)
             lines = [line for line in out.splitlines() if "[" in line]
             self.assertEqual(len(lines), 6)
             for line in lines:
-                name, *cells = [x.strip(" |\\") for x in re.split({"text": "  +", "markdown": r" \| ", "latex": " & "}[form], line.strip("| ").removesuffix(r"\\"))]
-                self.assertEqual(len(cells), 2)
+                name, documents, *cells = [x.strip(" |\\") for x in re.split({"text": "  +", "markdown": r" \| ", "latex": " & "}[form], line.strip("| ").removesuffix(r"\\"))]
+                self.assertEqual((len(cells), documents), (2, want["a", name]["documents"]))
                 for model, cell in zip("ab", cells):
                     row = want[model, name]
                     value, low, high = re.fullmatch(r"([\d.]+) \[([\d.]+), ([\d.]+)\]", cell).groups()
@@ -640,6 +652,7 @@ class Compare(JobTest):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])
         self.score("few-a", "m1", "few", keys=["score.context=16"])
         result = self.table(self.at("a"), self.at("few-a"), "--form", "text")
+        self.assertTrue(result.out.endswith("; no interval of fewer than 10 documents\n"), result.out)
         self.assertIn("context, stride: a token is predicted from at most 32 tokens by", result.out)
         self.assertEqual(result.err, "")  # the table has it; a table in a file is not seen
         self.assert_warning(self.table(self.at("a"), self.at("few-a"), "--out", self.at("few.tex")), "[table.other_conventions]")

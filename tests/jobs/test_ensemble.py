@@ -353,6 +353,25 @@ class Ensemble(JobTest):
             self.assertEqual(len(events(self.at(f"array/members/{name}"), "started")), 1)
             self.assertEqual(events(self.at(f"array/members/{name}"), "resumed"), [])
 
+    def test_a_member_that_learned_little_is_warned_of(self):
+        keys = ("ensemble.kind=seed", "train.steps=10")
+        for k in range(3):
+            self.made("unequal", 0, f"ensemble.only={k}", *keys)
+        [step] = glob.glob(self.at("unequal/members/m01/checkpoints/step-*"))
+        manifest = read_json(step, "manifest.json")
+        losses = [read_json(path, "manifest.json")["state"]["best_valid_loss"] for path in sorted(glob.glob(self.at("unequal/members/*/checkpoints/step-*")))]
+        manifest["state"]["best_valid_loss"] = min(losses[0], losses[2]) + 0.6
+        text = json.dumps(manifest)
+        with open(os.path.join(step, "manifest.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        with open(os.path.join(step, "manifest.sha256"), "w", encoding="utf-8") as file:
+            file.write(hashlib.sha256(text.encode()).hexdigest() + "  manifest.json\n")
+        result = self.ensemble("unequal", 0, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[ensemble.unequal_members]", "the best validation loss of m01 is ")
+        self.assertIn(f"m00 is trained, best validation loss {losses[0]:.4f} (1 of 3)", result.out)
+        self.assertNotIn("[ensemble.unequal_members]", self.ensemble("unequal", 0, *keys).err)  # it is finished
+
     def test_progress_tells_of_members_that_wait(self):
         master, slave = pty.openpty()  # on a terminal there is a line every few seconds
         self.addCleanup(os.close, master)

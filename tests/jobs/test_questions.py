@@ -277,11 +277,18 @@ class Questions(JobTest):
         self.assertEqual([value is None for value in lines[0]["logprobs"]], [True, False, False, False])
         self.assertEqual(lines[2]["logprobs"][0], lines[2]["logprobs"][1])
         self.assertEqual(lines[2]["best"], 0)  # of equal ones the first
+        self.assert_warning(result, "[questions.ties]", "1 of 8 questions", "(acc_ties_shared)")
         self.assertEqual((lines[4]["logprobs"], lines[4]["best"], lines[5]["best"]), ([None], None, None))
         self.assertAlmostEqual(lines[6]["logprobs"][0], lines[0]["logprobs"][1], delta=2e-5)  # the context's blank is what is asked
         self.assertEqual((lines[7]["context"], "unread" in lines[7]), ("the", False))
         summary = read_json(self.at("strange"), "score", "summary.json")
         self.assertEqual((summary["unscored"], summary["tasks"]["questions"]["questions"]), (4, 8))
+        answered = [line for line in lines if line["best"] is not None and "answer" in line]
+        right = [line["best"] == line["answer"] for line in answered]
+        self.assertAlmostEqual(summary["all"]["acc"]["value"], (sum(right) + lines[3]["greedy"][0]) / (len(right) + 1), delta=1e-12)
+        self.assertEqual((summary["all"]["ties"], summary["all"]["acc_ties_shared"]), (1, (sum(right) + 0.5) / len(right)))
+        self.assert_error(run([program("bagpipe-data"), "compare", self.at("strange"), self.at("strange")]), 65, "[scores.of_questions]")
+        self.assert_error(run([program("bagpipe-data"), "table", self.at("strange")]), 65, "[scores.of_questions]")
 
     def test_what_is_no_question_is_refused(self):
         good = [json.dumps(question) for question in self.questions[:4]]

@@ -152,17 +152,17 @@ class Score(ScoreFiles, JobTest):
         self.assertAlmostEqual(float(rows[0].split()[3]), summary["perplexity"], 4)
 
     def test_a_state_carried_in_training_is_warned_of(self):
-        """Of short documents, which begin with the zero state; not after a training whose windows did, nor of a long document."""
+        """Of short documents, which begin with the zero state; not after a training whose documents did, nor of a long document."""
         with open(self.at("valid.txt"), encoding="utf-8") as file:
             self.write("whole-text.txt", file.read())
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "text", "--out", self.at("whole-text.h5"), self.at("whole-text.txt")])
-        for order, corpus, warned in (("auto", "valid.h5", 1), ("auto", "whole-text.h5", 0), ("shuffle", "valid.h5", 0)):
+        for order, corpus, warned in (("auto", "valid.h5", 0), ("stream", "valid.h5", 1), ("stream", "whole-text.h5", 0), ("shuffle", "valid.h5", 1)):
             model = self.at("lstm-" + order)
             if not os.path.exists(model):
                 self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={model}", "model.kind=lstm", "model.heads=", f"corpus.order={order}", "train.steps=2"])
             result = run(self.command(f"{order}-{corpus}", self.at(corpus), f"score.model={model}"))
             self.assertEqual(result.status, 0, str(result))
-            self.assert_warning(result, "[score.zero_state]", "corpus.order=shuffle", times=warned)
+            self.assert_warning(result, "[score.zero_state]", "corpus.order=documents", times=warned)
             self.assert_warning(result, "[score.other_documents]", "train.h5", times=corpus == "whole-text.h5")  # one document, and lines
 
     def test_a_model_worse_than_guessing_is_warned_of(self):
@@ -212,6 +212,43 @@ class Score(ScoreFiles, JobTest):
         os.rename(self.at("lines.h5"), self.at("moved.h5"))
         gone = run(self.command("gone", self.at("some.h5"), f"score.model={self.at('of-lines')}"))
         self.assertEqual((gone.status, "[score." in gone.err), (0, False), str(gone))
+
+    def test_passages_of_the_training_and_punctuation_of_another_form_are_warned_of(self):
+        """A training text that is one document has the test text within it; commas and full stops are apart from words in one text, and attached in another."""
+        with open(self.at("train.txt"), encoding="utf-8") as file:
+            known = [line.strip().rstrip(".") for line in file if len(line.split()) > 7]
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            other = [line.strip().rstrip(".") for line in file if len(line.split()) > 7]
+        def documents(lines, mark):
+            return [f"{mark} ".join(lines[k:k + 5]) + mark for k in range(0, len(lines) - 5, 5)]
+        texts = {"whole": [" ".join(documents(known[:600], " .")) + " Mr. Mrs. " * 3], "known": documents(known[100:160], " ."), "fresh": documents(other[:300], " ."), "attached": documents(other[:300], ".")}
+        for name, of in texts.items():
+            self.write(f"form-{name}.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in of))
+        self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", "500", "--format", "jsonl", "--out", self.at("form.json"), self.at("form-whole.jsonl")])
+        for name in texts:
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("form.json"), "--format", "jsonl", "--out", self.at(f"form-{name}.h5"), self.at(f"form-{name}.jsonl")])
+        self.must(["bagpipe", "pretrain", "model.kind=ngram", f"corpus.train={self.at('form-whole.h5')}", f"run.dir={self.at('form-model')}"])
+        says = {"known": ["[score.training_text]", "11 of 11 documents, 100 % of the tokens", "most of their passages"], "fresh": [], "attached": ["[score.other_punctuation]", "'.' is "]}
+        for name, said in says.items():
+            result = run(self.command(f"form-of-{name}", self.at(f"form-{name}.h5"), f"score.model={self.at('form-model')}"))
+            self.assertEqual(result.status, 0, str(result))
+            if said:
+                self.assert_warning(result, *said)
+            for identifier in ("[score.training_text]", "[score.other_punctuation]", "[score.untrained_tokens]"):
+                self.assertEqual(identifier in result.err, identifier in said, str(result))
+
+    def test_labels_with_many_values_have_no_rows(self):
+        rows = [{"text": text, "item": str(k // 2), "condition": "ab"[k % 2]} for k, text in enumerate(["the old man left"] * 24)]
+        self.write("items.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "item", "--label", "condition", "--out", self.at("items.h5"), self.at("items.jsonl")])
+        result = run(self.command("items", self.at("items.h5")))
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual([line.split()[:2] for line in result.out.splitlines() if line.startswith(("item", "condition"))], [["condition", "a"], ["condition", "b"]])
+        self.assertIn("no rows of labels with many values: item (12 values); summary.json has them", result.out)
+        self.assertEqual(len(self.summary("items")["labels"]["item"]), 12)
+        twice = run(self.command("twice", self.at("items.h5"), "score.end=no", "score.end=yes", "score.end=yes"), 2)
+        self.assert_warning(twice, "[config.given_twice]", "score.end", "yes, counts")
+        self.assertTrue(self.summary("twice")["convention"]["end"])
 
     def results_repeat_it(self):
         """What score has warned of is in its summary and page, and in comparisons and tables of it."""

@@ -103,7 +103,11 @@ class Status(JobTest):
         self.assertEqual(process.returncode, 70)
         reported = self.reported("failed", state="failed", code=70)
         self.assertIn("diverged", reported["message"])
-        self.assertIn("do what the message says", self.asked("failed").out)
+        self.assertIn("a new run, as the message says: the same command ends the same way", self.asked("failed").out)
+        result = self.pretrain("worse", 0, "train.steps=12", "optimizer.warmup=0", "optimizer.lr=4")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(self.reported("worse", state="finished")["events"], {"worse_than_guessing": 1})
+        self.assertRegex(self.asked("worse").out, r"events +worse than guessing at step 12,(.*\n)*.*next +its loss is worse than that of a guess")
 
     def test_ensemble_and_score_tell_members_and_units(self):
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2",

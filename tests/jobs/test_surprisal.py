@@ -260,7 +260,7 @@ class Surprisal(JobTest):
                                                    ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),
                                                    ("beyond", [("The cat.", "2-3", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 words"),
                                                    ("single", [("The cat.", "cat", "a", "1")], True, 65, "[surprisal.one_condition]", "'condition'"),
-                                                   ("unknown", [("The cat.", "cat", "a", "1")], False, 65, "[surprisal.no_label]", "condition critical item")):
+                                                   ("unknown", [("The cat.", "cat", "a", "1")], False, 65, "[label.unknown]", "condition critical item")):
             self.items(name, rows)
             words = ("--between", "condition", "--items", "item") if between else ("--between", "conditions", "--items", "item")
             self.assert_error(run([program("bagpipe-data"), "surprisal", self.at(name + "-one"), "--critical", "critical", *words]), status, *said)
@@ -304,6 +304,24 @@ class Surprisal(JobTest):
         both = self.surprisal(self.at("a"), self.at("b"))
         self.assertEqual([[row[key] for key in ("word", "tokens_a", "surprisal_a", "surprisal_b")] for row in both],
                          [[one["word"], one["tokens"], one["surprisal"], two["surprisal"]] for one, two in zip(bits, second)])
+
+    def test_words_before_have_columns_too(self):
+        self.score("entropic", "one", "text", "score.entropy=yes")
+        for runs, names in ((["entropic"], [""]), (["entropic", "b"], ["_entropic", "_b"])):
+            folders = [self.at(run) for run in runs]
+            plain, rows = self.surprisal(*folders), self.surprisal(*folders, "--spillover", "2")
+            values = ["surprisal" + names[0], "entropy" + names[0], *("surprisal" + name for name in names[1:])]
+            added = [f"spillover{k}_{name}" for k in (1, 2) for name in ("characters", "frequency", *values)]
+            self.assertEqual(list(rows[0]), [*plain[0], *added])
+            for at, (row, one) in enumerate(zip(rows, plain, strict=True)):
+                self.assertEqual([row[name] for name in one], [*one.values()])
+                for k in (1, 2):
+                    before = plain[at - k] if int(one["position"]) > k else dict.fromkeys(one, "")
+                    self.assertEqual([row[f"spillover{k}_{name}"] for name in ("characters", "frequency", *values)], [before[name] for name in ("characters", "frequency", *values)])
+        self.assert_error(run([program("bagpipe-data"), "surprisal", self.at("a"), "--spillover", "10"]), 64, "[command.bad_number]", "0 to 9")
+        twice = run([program("bagpipe-data"), "surprisal", self.at("a"), "--unit", "bits", "--unit", "nats"])
+        self.assert_warning(twice, "[command.given_twice]", "--unit", "nats, counts")
+        self.assertEqual(twice.out, run([program("bagpipe-data"), "surprisal", self.at("a"), "--unit", "nats"]).out)
 
     def test_other_tokenizers_have_the_same_words(self):
         """Characters, and pieces of WordPiece, which parts punctuation from words and knows no blanks."""

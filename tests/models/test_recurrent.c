@@ -286,6 +286,100 @@ static void check_windows(fixture *f, bool recompute)
     close_parts(&p);
 }
 
+/* ---- documents ---- */
+
+/* The sum of the losses of window 0, without a carried state. */
+static double loss_of(fixture *f, parts *p, const bp_batch *batch, int64_t step)
+{
+    double sums[BP_TERMS] = {0};
+    bp_stage_step one = {.batch = batch, .step = step, .loss_weight = {1}};
+
+    (void)f;
+    for (int k = 0; k < p->network->carry_count; k++)
+        for (int parity = 0; parity < 2; parity++)
+            memset(p->network->carries[k].rows[parity], 0,
+                   (size_t)(B * p->network->carries[k].columns) * sizeof(float));
+    bp_stage_accumulate(p->stage, &one, sums, 1);
+    return sums[0];
+}
+
+/* A window whose examples begin documents at some places has the losses of its pieces, each from
+ * the zero state; its gradient is the change of its loss. */
+static void check_documents(fixture *f)
+{
+    enum { BEGIN = 7 };                                      /* a token */
+    static const int places[][2] = {{0, 4}, {5, 3}, {8, 2}}; /* of example b: two documents begin */
+    bp_batch batch = bp_batch_of_places(B, T, f->inputs[0], f->targets[0]);
+    int32_t pieces[B * T], after[B * T];
+    parts p = {0};
+    double whole, apart = 0;
+
+    open_parts(&p, f, false);
+    for (int i = 0; i < B * T; i++)
+        f->inputs[0][i] = f->inputs[0][i] == BEGIN ? BEGIN + 1 : f->inputs[0][i];
+    for (int b = 0; b < B; b++)
+        for (int k = 0; k < 2; k++)
+            f->inputs[0][b * T + places[b][k]] = BEGIN;
+    p.stage->spec.restart = 1 + BEGIN;
+    whole = loss_of(f, &p, &batch, 1);
+    bp_param *param = NULL; /* the first layer's product with its state */
+    for (int g = 0; g < p.network->group_count; g++)
+        for (int k = 0; k < p.network->groups[g].count; k++)
+            if (strcmp(p.network->groups[g].params[k].name, "h.0.hidden.weight") == 0)
+                param = &p.network->groups[g].params[k];
+    assert_non_null(param);
+    int64_t n = bp_param_floats(param);
+    float *gradient = bp_alloc("test", n, sizeof *gradient),
+          *values = bp_alloc("test", n, sizeof *values);
+    double square = 0, change[2];
+    for (int g = 0; g < p.network->group_count; g++)
+        if (param >= p.network->groups[g].params &&
+            param < p.network->groups[g].params + p.network->groups[g].count)
+            memcpy(gradient, p.stage->gradient + p.network->groups[g].place + param->place,
+                   (size_t)n * sizeof *gradient);
+    memcpy(values, param->value, (size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n; i++)
+        square += (double)gradient[i] * (double)gradient[i];
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++)
+            param->value[i] =
+                values[i] + (side ? -1 : 1) * 1e-2F * gradient[i] / (float)sqrt(square);
+        bp_network_refresh(p.network);
+        change[side] = loss_of(f, &p, &batch, 2 + side);
+    }
+    assert_true(fabs((change[0] - change[1]) / 2e-2 / sqrt(square) - 1) < 1e-2);
+    memcpy(param->value, values, (size_t)n * sizeof *values);
+    bp_network_refresh(p.network);
+    p.stage->spec.restart = 0;
+    for (int piece = 0; piece < 3; piece++) { /* of each example, from its own first place on */
+        for (int b = 0; b < B; b++) {
+            int low = places[b][0] < places[b][1] ? places[b][0] : places[b][1];
+            int high = places[b][0] + places[b][1] - low;
+            int from = piece == 0   ? 0
+                       : piece == 1 ? low
+                                    : high,
+                to = piece == 0   ? low
+                     : piece == 1 ? high
+                                  : T;
+
+            for (int t = 0; t < T; t++) {
+                bool inside = from + t < to;
+
+                pieces[b * T + t] = inside ? f->inputs[0][b * T + from + t] : 0;
+                after[b * T + t] = inside ? f->targets[0][b * T + from + t] : -1;
+            }
+        }
+        batch = bp_batch_of_places(B, T, pieces, after);
+        apart += loss_of(f, &p, &batch, 4 + piece);
+    }
+    if (fabs(whole - apart) > 1e-4)
+        print_error("%s: loss %.9g, of its documents %.9g\n", f->folder, whole, apart);
+    assert_true(fabs(whole - apart) <= 1e-4);
+    bp_free(values);
+    bp_free(gradient);
+    close_parts(&p);
+}
+
 /* ---- five steps ---- */
 
 static void load_engine(fixture *f, bp_engine *engine)
@@ -342,6 +436,8 @@ static void recurrent_models_are_the_references(void **state)
         check_windows(&f, false);
         check_windows(&f, true);
         check_adamw(&f);
+        if (bp_comm_size(MPI_COMM_WORLD) == 1)
+            check_documents(&f);
         close_fixture(&f);
     }
 }

@@ -62,10 +62,28 @@ class Recurrent(JobTest):
         self.assertEqual(digests(straight), digests(self.at("killed")))
 
     def test_windows_in_order_are_what_carries_a_state(self):
-        stream = metrics(self.recurrent("rnn", "stream"))
-        shuffled = metrics(self.recurrent("rnn", "shuffled", 0, "corpus.order=shuffle"))
-        self.assertNotEqual(stream[-1]["loss"], shuffled[-1]["loss"])
-        self.assertEqual(timeless(stream), timeless(metrics(self.recurrent("rnn", "said", 0, "corpus.order=stream"))))
+        documents = metrics(self.recurrent("rnn", "documents"))
+        losses = {documents[-1]["loss"]}
+        for order in ("shuffle", "stream"):
+            losses.add(metrics(self.recurrent("rnn", order, 0, f"corpus.order={order}"))[-1]["loss"])
+        self.assertEqual(len(losses), 3)
+        self.assertEqual(timeless(documents), timeless(metrics(self.recurrent("rnn", "said", 0, "corpus.order=documents"))))
+
+    def test_a_run_goes_on_with_the_order_that_it_began_with(self):
+        """Older programs carried the state over all documents, and recorded corpus.order=auto."""
+        whole = self.recurrent("gru", "whole-stream", 0, "corpus.order=stream")
+        begun = self.recurrent("gru", "begun", 0, "corpus.order=stream", "train.steps=3")
+        with open(os.path.join(begun, "config.ini"), encoding="utf-8") as file:
+            text = file.read()
+        with open(os.path.join(begun, "config.ini"), "w", encoding="utf-8") as file:
+            file.write(text.replace("order = stream", "order = auto"))
+        record = read_json(begun, "run.json")
+        del record["config_sha256"]
+        with open(os.path.join(begun, "run.json"), "w", encoding="utf-8") as file:
+            json.dump(record, file)
+        self.recurrent("gru", "begun")
+        self.assertEqual(timeless(metrics(whole)), timeless(metrics(begun)))
+        self.assertEqual(digests(whole), digests(begun))
 
     def test_it_is_scored_ensembled_and_goes_into_a_folder_and_back(self):
         trained = self.recurrent("lstm", "exported", 0, "model.embedding=20")
@@ -197,17 +215,19 @@ class Recurrent(JobTest):
         one = self.recurrent("gru", "valid-one", 0, *keys)
         two = self.recurrent("gru", "valid-two", 2, *keys)
         stages = self.recurrent("gru", "valid-stages", 2, *keys, "mesh.pipeline=2")
+        stream = self.recurrent("gru", "valid-stream", 0, *keys, "corpus.order=stream")
         self.assertEqual(timeless(metrics(one)), timeless(metrics(two)))
-        self.must(["bagpipe-data", "export", one, "--out", self.at("valid-folder"), "--no-tokenizer"])
-        oracle = Oracle(self.at("valid-folder"))
         windows, tail = divmod(len(tokens) - 1, 32)  # 22 and 6: eight slots, of 3 windows the first six, of 2 the others; the last has the tail
         lengths = [32 * (windows // 8 + (slot < windows % 8)) + (tail if slot == 7 else 0) for slot in range(8)]
-        logprobs, first = [], 0
-        for length in lengths:
-            logprobs += [*oracle.logprobs(tokens[first:first + length + 1])]
-            first += length
-        self.assertEqual(len(logprobs), len(tokens) - 1)
-        for folder in (one, stages):
+        for folder, begins in ((one, [eod]), (stages, [eod]), (stream, [])):
+            self.must(["bagpipe-data", "export", folder, "--out", folder + "-folder", "--no-tokenizer"])
+            oracle, logprobs, first = Oracle(folder + "-folder"), [], 0
+            for length in lengths:
+                pieces = numpy.array_split(tokens[first:first + length + 1], [k for k in range(1, length) if tokens[first + k] in begins])  # each from the zero state
+                for piece, after in zip(pieces, [*(piece[:1] for piece in pieces[1:]), []]):
+                    logprobs += [*oracle.logprobs([*piece, *after])]
+                first += length
+            self.assertEqual(len(logprobs), len(tokens) - 1)
             self.assertAlmostEqual(metrics(folder)[-1]["valid_loss"], -numpy.mean(logprobs), delta=1e-5)
 
     def test_what_does_not_fit_is_said(self):
@@ -217,6 +237,7 @@ class Recurrent(JobTest):
                             (["corpus.weights=1"], ("[corpus.weights_unused]", "corpus.weights"))):
             result = self.pretrain("refused", 2 if "mesh.tensor=2" in keys else 0, *self.keys("lstm"), *keys)
             self.assert_error(result, 78, *words)
+        self.assert_error(self.pretrain("refused", 0, "corpus.order=documents"), 78, "[corpus.no_restarts]", "not gpt")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include "base/config/config.h"
 #include "base/config/config_priv.h"
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include <ini.h>
 #include <stdio.h>
@@ -245,6 +246,22 @@ static bp_err read_argument(bp_config *config, const char *argument)
     return BP_OK;
 }
 
+/* The last one counts, as a batch script's user expects, who adds keys after its own. */
+static void warn_of_twice(int count, char *const *arguments)
+{
+    for (int i = 1; i < count; i++) {
+        size_t bytes = strcspn(arguments[i], "=");
+        int before = i - 1;
+
+        while (before >= 0 && strncmp(arguments[before], arguments[i], bytes + 1) != 0)
+            before--;
+        if (before >= 0 && strcmp(arguments[before], arguments[i]) != 0)
+            BP_WARN("config.given_twice",
+                    "%.*s is given twice: at the command line; the last one, %s, counts",
+                    (int)bytes, arguments[i], arguments[i] + bytes + 1);
+    }
+}
+
 bp_err bp_config_read(bp_config *config, const char *path, int count, char *const *arguments)
 {
     bp_err err = BP_OK;
@@ -258,6 +275,7 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
     config_refresh(config);
     if (err != BP_OK)
         return err;
+    warn_of_twice(count, arguments);
     if (config->fault_count > 0 && !config->cut)
         config_add_missing(config); /* all faults at once, the missing keys too */
     return bp_config_faults(config);

@@ -14,6 +14,8 @@
 
 #define WHOLE_REAL   1e5  /* columns with a value of at least this have no decimal places, */
 #define HUGE_REAL    1e10 /* from this value on powers of ten */
+#define VALUES_MOST  20   /* of a label that has rows, and */
+#define VALUE_LEAST  4    /* documents a value; docs/scoring.md */
 #define NAME_LEAST   12
 #define NAME_MOST    48 /* from 13 on the first table is wider than 80 columns */
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
@@ -94,6 +96,33 @@ static void add_row(json_t *rows, const char *prefix, const char *name, const js
     bp_free(line);
 }
 
+/* Has it rows on the screen? Not a label with a value for every few documents, such as the items of
+ * an experiment. */
+static bool is_shown(const json_t *summary, const json_t *values)
+{
+    size_t count = json_object_size(values);
+
+    return count <= VALUES_MOST && (double)(VALUE_LEAST * count) <= figure(summary, "documents");
+}
+
+/* Labels without rows. */
+static void report_hidden(const json_t *summary)
+{
+    bp_buffer names = {0};
+    const char *label;
+    json_t *values;
+
+    json_object_foreach(json_object_get(summary, "labels"), label, values)
+    {
+        if (!is_shown(summary, values))
+            bp_buffer_printf(&names, "%s%s (%zu values)", names.bytes > 0 ? ", " : "", label,
+                             json_object_size(values));
+    }
+    if (names.bytes > 0)
+        bp_log("no rows of labels with many values: %s; summary.json has them", names.data);
+    bp_buffer_clear(&names);
+}
+
 /* All, each corpus and each label value. */
 static json_t *list_rows(const json_t *summary)
 {
@@ -106,7 +135,11 @@ static json_t *list_rows(const json_t *summary)
         json_object_foreach((json_t *)corpora, name, figures)
             add_row(rows, "corpus", name, figures);
     json_object_foreach(json_object_get(summary, "labels"), label, values)
+    {
+        if (!is_shown(summary, values))
+            continue;
         json_object_foreach(values, name, figures) add_row(rows, label, name, figures);
+    }
     return rows;
 }
 
@@ -235,6 +268,7 @@ void scorer_report(const scorer *self)
     if (self->statistics.members > 0)
         print_table(ENSEMBLE, COUNT(ENSEMBLE), rows);
     json_decref(rows);
+    report_hidden(self->summary);
     if (spelling)
         bp_log("%s", spelling);
     bp_free(spelling);

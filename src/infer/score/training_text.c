@@ -5,10 +5,11 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/printable.h"
 #include "base/sort.h"
 #include "data/document_starts.h"
+#include "infer/score/passages.h"
 #include "infer/score/tables/summary.h"
+#include "infer/score/text_form.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/family.h"
@@ -18,14 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW_TOKENS   8     /* shorter documents, such as headings, may be in both by chance */
-#define SHARED_LEAST 0.01  /* of the scored tokens, in documents that are in both */
-#define UNSEEN_LEAST 0.01  /* of the scored tokens, that the training text lacks, or */
-#define FORM_LEAST   0.001 /* one of them, such as the line break; */
-#define FORM_TIMES   5     /* one that occurs less often may just be a rare word */
-#define FORMS_MOST   8     /* corpora that are looked at one by one */
-#define OTHER_LENGTH 10.0  /* ratio of the mean lengths of documents */
-#define SHORT_TEXT   256   /* tokens: of a longer document the first words are a small part */
+#define FEW_TOKENS   8    /* shorter documents, such as headings, may be in both by chance */
+#define SHARED_LEAST 0.01 /* of the scored tokens, in documents that are in both */
+#define FORMS_MOST   8    /* corpora that are looked at one by one */
+#define OTHER_LENGTH 10.0 /* ratio of the mean lengths of documents */
+#define SHORT_TEXT   256  /* tokens: of a longer document the first words are a small part */
 
 typedef struct known_document {
     uint64_t hash;
@@ -36,9 +34,10 @@ typedef struct known_document {
 typedef struct texts {
     known_document *documents; /* scored ones of FEW_TOKENS or more, by their hash */
     int64_t count, capacity;
-    int64_t *scored; /* [vocab_size] */
-    bool *trained;   /* [vocab_size] */
-    int64_t vocab_size, tokens, visited;
+    bool *known; /* [visited] documents that are there, whole or by most of their passages */
+    bp_passages *passages;
+    bp_text_counts counts;
+    int64_t visited;
 } texts;
 
 /* ---- documents of a corpus ---- */
@@ -89,8 +88,8 @@ static uint64_t hash_of(const int32_t *tokens, int64_t count)
 static void visit_tokens(texts *self, const int32_t *tokens, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        self->scored[tokens[i]]++;
-    self->tokens += count;
+        self->counts.scored[tokens[i]]++;
+    self->counts.tokens += count;
 }
 
 static void visit_scored(texts *self, const int32_t *tokens, int64_t count)
@@ -102,6 +101,7 @@ static void visit_scored(texts *self, const int32_t *tokens, int64_t count)
         self->documents[self->count++] =
             (known_document){hash_of(tokens, count), self->visited, count, false};
     }
+    bp_passages_add(self->passages, tokens, count);
     self->visited++;
 }
 
@@ -126,8 +126,10 @@ static void visit_trained(texts *self, const int32_t *tokens, int64_t count)
     uint64_t hash = hash_of(tokens, count);
 
     for (int64_t i = 0; i < count; i++)
-        if (tokens[i] < self->vocab_size)
-            self->trained[tokens[i]] = true;
+        if (tokens[i] < self->counts.vocab_size)
+            self->counts.trained[tokens[i]]++;
+    self->counts.trained_tokens += count;
+    bp_passages_find(self->passages, tokens, count);
     if (count < FEW_TOKENS)
         return;
     for (int64_t k = find_hash(self, hash); k < self->count && self->documents[k].hash == hash; k++)
@@ -143,77 +145,25 @@ static double percent(int64_t part, int64_t of)
 
 static bp_known_text warn_of_documents(const texts *self, const char *training)
 {
-    int64_t documents = 0, tokens = 0, first = INT64_MAX;
+    int64_t documents = 0, tokens = 0, first = INT64_MAX, all = self->counts.tokens;
 
     for (int64_t k = 0; k < self->count; k++)
-        if (self->documents[k].found) {
+        if (self->known[self->documents[k].number]) {
             documents++;
             tokens += self->documents[k].tokens;
             first = self->documents[k].number < first ? self->documents[k].number : first;
         }
-    bool many = (double)tokens >= SHARED_LEAST * (double)self->tokens && documents > 0;
+    bool many = (double)tokens >= SHARED_LEAST * (double)all && documents > 0;
 
     if (many)
         BP_WARN("score.training_text",
                 "%" PRId64 " of %" PRId64 " documents, %.3g %% of the tokens, are in the training "
-                "text %s too, the first is document %" PRId64 ": at score.corpus; the model may "
+                "text %s too, whole or by most of their passages, the first is document %" PRId64
+                ": at score.corpus; the model may "
                 "know them by heart, see bagpipe-data overlap",
-                documents, self->visited, percent(tokens, self->tokens), training, first);
-    return many ? (bp_known_text){documents, self->visited, percent(tokens, self->tokens) / 100}
+                documents, self->visited, percent(tokens, all), training, first);
+    return many ? (bp_known_text){documents, self->visited, percent(tokens, all) / 100}
                 : (bp_known_text){0};
-}
-
-/* A token as it is in a text. bp_free(). */
-static char *spell(bp_corpus *corpus, int64_t token)
-{
-    bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
-    bp_tokenizer *tokenizer = NULL;
-    bp_buffer text = {0}, shown = {0};
-    char *json = NULL, *name;
-    size_t bytes = 0;
-    bp_err err = bp_corpus_file_tokenizer(file, &json, &bytes);
-
-    if (err == BP_OK && json)
-        err = bp_tokenizer_parse(&tokenizer, json, bytes, bp_corpus_file_path(file));
-    if (err == BP_OK && tokenizer)
-        err = bp_tokenizer_spell(tokenizer, token, &text);
-    bp_printable_add(&shown, text.data, text.bytes, "");
-    name = token == bp_corpus_eod(corpus) ? bp_strdup("the end of a document")
-           : memchr(text.bytes > 0 ? text.data : "", '\n', text.bytes) ? bp_strdup("the line break")
-           : err == BP_OK && text.bytes > 0 ? bp_sprintf("'%s'", shown.data)
-                                            : bp_sprintf("%" PRId64, token);
-    bp_buffer_clear(&shown);
-    bp_buffer_clear(&text);
-    bp_tokenizer_free(&tokenizer);
-    bp_free(json);
-    return name;
-}
-
-/* of: " of corpus NAME", or nothing. */
-static void warn_of_tokens(const texts *self, bp_corpus *corpus, const char *of,
-                           const char *training)
-{
-    int64_t unseen = 0, most = -1;
-    char *name;
-
-    for (int64_t v = 0; v < self->vocab_size; v++) {
-        if (self->trained[v] || self->scored[v] == 0)
-            continue;
-        unseen += self->scored[v];
-        most = most < 0 || self->scored[v] > self->scored[most] ? v : most;
-    }
-    if (most < 0 || self->scored[most] < FORM_TIMES ||
-        ((double)unseen < UNSEEN_LEAST * (double)self->tokens &&
-         (double)self->scored[most] < FORM_LEAST * (double)self->tokens))
-        return;
-    name = spell(corpus, most);
-    BP_WARN("score.untrained_tokens",
-            "%" PRId64 " tokens%s, %.3g %%, never occur in the training text %s, most often token "
-            "%s (%" PRId64 " times): at score.corpus; the model has not learned their "
-            "probabilities: make both corpora of documents of one form (bagpipe-data corpus "
-            "--format), with punctuation and marks of one form",
-            unseen, of, percent(unseen, self->tokens), training, name, self->scored[most]);
-    bp_free(name);
 }
 
 /* Each corpus has its own form: of several each is counted alone, but of very many. */
@@ -223,17 +173,18 @@ static void warn_of_forms(texts *self, bp_corpus *corpus, const char *training)
     bp_err err = BP_OK;
 
     if (files == 1 || files > FORMS_MOST)
-        warn_of_tokens(self, corpus, "", training);
+        bp_text_form_warn(&self->counts, corpus, "", training);
     else
         for (int64_t k = 0; k < files && err == BP_OK; k++) {
             char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(corpus, k)));
             char *of = bp_sprintf(" of corpus %s", name);
 
-            memset(self->scored, 0, (size_t)self->vocab_size * sizeof *self->scored);
-            self->tokens = 0;
+            memset(self->counts.scored, 0,
+                   (size_t)self->counts.vocab_size * sizeof *self->counts.scored);
+            self->counts.tokens = 0;
             err = each_document_of(corpus, k, k + 1, visit_tokens, self);
             if (err == BP_OK)
-                warn_of_tokens(self, corpus, of, training);
+                bp_text_form_warn(&self->counts, corpus, of, training);
             bp_free(of);
             bp_free(name);
         }
@@ -287,9 +238,10 @@ static void warn_of_lengths(const bp_corpus *corpus, const bp_corpus *training, 
 static bp_known_text compare(bp_corpus *corpus, bp_corpus *training, const char *list, bool whole)
 {
     int64_t V = bp_corpus_vocab_size(corpus);
-    texts self = {.scored = bp_alloc("score.training", V, sizeof *self.scored),
-                  .trained = bp_alloc("score.training", V, sizeof *self.trained),
-                  .vocab_size = V};
+    texts self = {.counts = {.scored = bp_alloc("score.training", V, sizeof(int64_t)),
+                             .trained = bp_alloc("score.training", V, sizeof(int64_t)),
+                             .vocab_size = V},
+                  .passages = bp_passages_new(bp_corpus_tokens(corpus))};
     bp_known_text known = {0};
     bp_err err = each_document(corpus, visit_scored, &self);
 
@@ -297,14 +249,20 @@ static bp_known_text compare(bp_corpus *corpus, bp_corpus *training, const char 
         qsort(self.documents, (size_t)self.count, sizeof *self.documents, bp_by_uint64);
     if (err == BP_OK)
         err = each_document(training, visit_trained, &self);
-    if (err == BP_OK && self.tokens > 0) {
+    self.known = bp_alloc("score.training", self.visited, sizeof *self.known);
+    for (int64_t k = 0; k < self.count; k++)
+        self.known[self.documents[k].number] = self.documents[k].found;
+    if (err == BP_OK && self.counts.tokens > 0) {
+        bp_passages_mark(self.passages, self.known);
         known = warn_of_documents(&self, list);
         if (whole)
             warn_of_forms(&self, corpus, list);
     }
     bp_free(self.documents);
-    bp_free(self.trained);
-    bp_free(self.scored);
+    bp_free(self.known);
+    bp_free(self.counts.trained);
+    bp_free(self.counts.scored);
+    bp_passages_free(&self.passages);
     return known;
 }
 
@@ -328,31 +286,31 @@ static bp_known_text warn_of_run(bp_corpus *corpus, const char *folder, const ch
     return known;
 }
 
-/* Warns of short documents of a model that carries a state from window to window in training, and
- * so begins few texts there with the zero state, as scoring begins each document. `folder`: of a
- * checkpoint, RUN/checkpoints/step-N. */
+/* Warns of short documents of a model whose training carried a state from document to document, or
+ * began windows within them, and so hardly ever began a document with the zero state, as scoring
+ * does. `folder`: of a checkpoint, RUN/checkpoints/step-N. */
 static void warn_of_zero_state(const json_t *state, const char *folder, const bp_corpus *corpus)
 {
     int64_t documents = bp_corpus_documents(corpus);
     bp_model_shape shape;
     run_pairs pairs = {0};
-    const char *order;
     char *run;
 
     if (documents == 0 || bp_corpus_tokens(corpus) >= SHORT_TEXT * documents ||
+        json_is_true(json_object_get(state, BP_STATE_RESTARTS)) ||
         bp_model_shape_read(&shape, state, folder) != BP_OK || !shape.family->carries_state)
         return;
     run = bp_path_join(folder, "../..");
-    order =
-        bp_run_pairs_read(&pairs, run) == BP_OK ? bp_run_pairs_find(&pairs, "corpus.order") : NULL;
-    if (order && strcmp(order, "shuffle") != 0)
+    if (bp_run_pairs_read(&pairs, run) == BP_OK && bp_run_pairs_find(&pairs, "corpus.order"))
         BP_WARN("score.zero_state",
-                "each document, of %.3g tokens on average, begins with the zero state, but the "
-                "training of the %s carried its state from one document to the next: at "
-                "score.corpus; the first words of a document are less probable than they should "
-                "be: train with corpus.order=shuffle, which begins each window with the zero "
-                "state, or leave the first words out",
-                (double)bp_corpus_tokens(corpus) / (double)documents, shape.family->name);
+                "each document, of %.3g tokens on average, begins with the zero state, which the "
+                "training of the %s hardly ever had there: at score.corpus; the first words of a "
+                "document are less probable than they should be: %sleave the first words out",
+                (double)bp_corpus_tokens(corpus) / (double)documents, shape.family->name,
+                shape.family->restarts
+                    ? "train with corpus.order=documents, the default of new runs, which begins "
+                      "each document so, or "
+                    : "");
     bp_run_pairs_clear(&pairs);
     bp_free(run);
 }

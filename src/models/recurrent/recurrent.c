@@ -255,8 +255,9 @@ static const bp_block_list BLOCK_LIST = {.count = blocks_of,
     {                                                                                              \
         .name = kind, .sizes = sizes_of, .keys = keys_of, .any_context = true,                     \
         .fill_defaults = fill_defaults, .check = check, .check_read = check_read, .facts = facts,  \
-        .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
-        .huggingface = tables, .blocks = &BLOCK_LIST, .no_distribution = no_distribution           \
+        .unlimited = true, .carries_state = true, .restarts = true,                                \
+        .objective = &bp_objective_causal, .huggingface = tables, .blocks = &BLOCK_LIST,           \
+        .no_distribution = no_distribution                                                         \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface, SIZES, KEYS),

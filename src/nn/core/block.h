@@ -142,9 +142,11 @@ typedef struct bp_pass {
     bool resumes, suspends; /* outside training: this pass continues sequences from bp_carry.kept,
                                from row first_window on; the next pass over them will */
     int64_t first_window;
-    float loss_weight[BP_TERMS];   /* the weight of one target's loss in the gradient: the term's
-                                      weight / (its scored targets in the global batch) */
-    bool explains;                 /* backward: -value replaces the loss of a value */
+    int64_t restart;             /* 1 + the token that begins a document, where blocks forget their
+                                    carried state; 0: they never do */
+    float loss_weight[BP_TERMS]; /* the weight of one target's loss in the gradient: the term's
+                                    weight / (its scored targets in the global batch) */
+    bool explains;               /* backward: -value replaces the loss of a value */
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the current block, which frees what it takes */
     bp_arena lent;   /* extra scratch for the backward pass of the network's last block: gradients
@@ -194,6 +196,14 @@ typedef struct bp_carry {
                        begins with zeros */
     float *kept;    /* [windows][columns]; NULL: no pass resumes or suspends */
 } bp_carry;
+
+/** Does example b begin a document at place t (pass->restart), so that no state goes into it?
+ * Local. */
+static inline bool bp_pass_restarts(const bp_pass *pass, int64_t b, int64_t t)
+{
+    return pass->restart > 0 &&
+           pass->batch.stream[pass->stream].inputs[b * pass->T + t] == pass->restart - 1;
+}
 
 /** The initial rows of a pass's examples, and the destination of their final rows,
  * [pass->B][columns]. NULL: zeros; discarded. Borrowed. Local. */

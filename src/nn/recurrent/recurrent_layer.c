@@ -64,10 +64,20 @@ static gradients alloc_gradients(const recurrent_layer *self, bp_arena *arena, i
     return g;
 }
 
-/* The state's part of a position's gates. */
-static float *alloc_step(const recurrent_layer *self, bp_arena *arena, int64_t B)
+/* Of one position. */
+typedef struct position {
+    float *u;     /* [B][G H] the state's part of the gates; NULL in backward */
+    float *h, *c; /* [B][H] the state before, where some documents begin */
+} position;
+
+static position alloc_position(const recurrent_layer *self, bp_arena *arena, int64_t B,
+                               bool forward)
 {
-    return bp_arena_floats(arena, B * self->G * self->shape.H);
+    int64_t H = self->shape.H;
+
+    return (position){.u = forward ? bp_arena_floats(arena, B * self->G * H) : NULL,
+                      .h = bp_arena_floats(arena, B * H),
+                      .c = bp_arena_floats(arena, B * H)};
 }
 
 static size_t layer_saved(const bp_block *block, const bp_extent *most)
@@ -84,10 +94,11 @@ static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool t
     int64_t B = most->B, T = most->T[block->stream];
     bp_arena forward = {0}, backward = {0};
 
-    alloc_step(self, &forward, B);
+    alloc_position(self, &forward, B, true);
     if (!training)
         alloc_states(self, &forward, B, T);
     alloc_gradients(self, &backward, B, T);
+    alloc_position(self, &backward, B, false);
     return training && backward.used_bytes > forward.used_bytes ? backward.used_bytes
                                                                 : forward.used_bytes;
 }
@@ -143,29 +154,56 @@ static float *bias_gradient(const bp_param *bias)
     return bias ? bias->gradient : NULL;
 }
 
-/* The cells of position t, for all examples. */
-static bp_cell_units units_of(const recurrent_layer *self, const states *of, const float *u,
-                              int64_t t, int64_t B)
+/* The state before position t: `rows`, with zeros where a document begins, then at `to`. */
+static const float *state_before(const bp_pass *pass, float *to, const float *rows, int64_t t,
+                                 int64_t H)
 {
-    int64_t H = self->shape.H, place = t * B * H;
+    bool some = false;
+
+    for (int64_t b = 0; b < pass->B && !some; b++)
+        some = bp_pass_restarts(pass, b, t);
+    if (!rows || !some)
+        return rows;
+    for (int64_t b = 0; b < pass->B; b++)
+        if (bp_pass_restarts(pass, b, t))
+            bp_zero(to + b * H, H);
+        else
+            memcpy(to + b * H, rows + b * H, (size_t)H * sizeof *to);
+    return to;
+}
+
+/* Nothing goes from a document to the one before: zeros in rows [B][H] of position t. */
+static void forget(const bp_pass *pass, float *rows, int64_t t, int64_t H)
+{
+    for (int64_t b = 0; b < pass->B; b++)
+        if (bp_pass_restarts(pass, b, t))
+            bp_zero(rows + b * H, H);
+}
+
+/* The cells of position t, for all examples. */
+static bp_cell_units units_of(const recurrent_layer *self, const bp_pass *pass, const states *of,
+                              const position *at, int64_t t)
+{
+    int64_t B = pass->B, H = self->shape.H, place = t * B * H;
 
     return (bp_cell_units){.H = H,
                            .gates = of->gates + place * self->G,
-                           .u = u,
-                           .h = of->h + place,
-                           .c = of->c ? of->c + place : NULL,
+                           .u = at->u,
+                           .h = state_before(pass, at->h, of->h + place, t, H),
+                           .c = state_before(pass, at->c, of->c ? of->c + place : NULL, t, H),
                            .new_h = of->h + place + B * H,
                            .new_c = of->c ? of->c + place + B * H : NULL,
                            .kept = of->n ? of->n + place : NULL};
 }
 
 /* Position t, all examples. */
-static void forward_step(const recurrent_layer *self, const states *to, float *u, int64_t t,
-                         int64_t B)
+static void forward_step(const recurrent_layer *self, const bp_pass *pass, const states *to,
+                         const position *at, int64_t t)
 {
-    bp_cell_units units = units_of(self, to, u, t, B);
+    int64_t B = pass->B;
+    bp_cell_units units = units_of(self, pass, to, at, t);
 
-    bp_step_forward(u, units.h, self->hidden_map, bias_of(self->hidden_bias), B);
+    bp_step_forward(at->u, units.h, self->hidden_map, bias_of(self->hidden_bias), B);
     if (recurrent_is_graph(self))
         graph_forward(self, &to->graph, &units, t);
     else
@@ -229,7 +267,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     float *rows = activations->item[0].data;
     size_t mark = pass->scratch->used_bytes;
     bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
-    float *u = alloc_step(self, pass->scratch, B);
+    position at = alloc_position(self, pass->scratch, B, true);
     states to = alloc_states(self, saved ? &kept : pass->scratch, B, T);
 
     by_position(to.x, rows, B, T, s->I);
@@ -238,7 +276,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     if (to.c)
         begin_with(to.c, s->c, pass, H);
     for (int64_t t = 0; t < T; t++)
-        forward_step(self, &to, u, t, B);
+        forward_step(self, pass, &to, &at, t);
     carry_on(carry_of(self, pass), pass, to.h + N * H, H);
     if (to.c)
         carry_on(s->c, pass, to.c + N * H, H);
@@ -250,13 +288,13 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-static void backward_step(const recurrent_layer *self, const states *of, gradients *g, int64_t t,
-                          int64_t B)
+static void backward_step(const recurrent_layer *self, const bp_pass *pass, const states *of,
+                          gradients *g, const position *at, int64_t t)
 {
-    int64_t H = self->shape.H, GH = self->G * H;
+    int64_t B = pass->B, H = self->shape.H, GH = self->G * H;
     bool goes_past = self->shape.cell == BP_CELL_GRU || recurrent_is_graph(self);
     float *past = g->out + t * B * H; /* added to dh first, then free for the product's result */
-    bp_cell_units units = units_of(self, of, NULL, t, B);
+    bp_cell_units units = units_of(self, pass, of, at, t);
 
     bp_cell_gradients out = {
         .da = g->input + t * B * GH, .du = g->state + t * B * GH, .dh = g->dh, .dc = g->dc};
@@ -271,6 +309,8 @@ static void backward_step(const recurrent_layer *self, const states *of, gradien
         bp_add(g->dh, past, B * H);
     else
         memcpy(g->dh, past, (size_t)(B * H) * sizeof *past);
+    forget(pass, g->dh, t, H);
+    forget(pass, g->dc, t, H);
 }
 
 static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
@@ -284,6 +324,7 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
     states of = alloc_states(self, &kept, B, T);
     gradients g = alloc_gradients(self, pass->scratch, B, T);
+    position at = alloc_position(self, pass->scratch, B, false);
 
     if (drops(self, pass)) {
         bp_rng_key key = bp_dropout_key(block->nn, pass, self->shape.dropout_stream);
@@ -294,7 +335,9 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     bp_zero(g.dh, B * H);
     bp_zero(g.dc, B * H);
     for (int64_t t = T - 1; t >= 0; t--)
-        backward_step(self, &of, &g, t, B);
+        backward_step(self, pass, &of, &g, &at, t);
+    for (int64_t t = 0; t < T; t++) /* what the state's products read */
+        forget(pass, of.h + t * B * H, t, H);
     bp_linear_backward_weight(gemm, self->hidden->gradient, bias_gradient(self->hidden_bias),
                               g.state, of.h, N, GH, H);
     bp_linear_backward_weight(gemm, self->input->gradient, bias_gradient(self->input_bias), g.input,

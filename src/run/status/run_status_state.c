@@ -3,6 +3,8 @@
 
 #include "base/buffer.h"
 
+#include <string.h>
+
 const char *status_state(const char *exit_state, status_hold hold)
 {
     static const char *const ended[] = {"finished", "stopped", "failed", "dead", NULL};
@@ -23,11 +25,35 @@ static bp_run_status_job job_of(const json_t *status, const bp_run_status_job *j
     return (bp_run_status_job){.results = {"the results are in ", ""}};
 }
 
+static bool ended_by(const json_t *status, const char *identifier)
+{
+    return strstr(text_of(status, "message"), identifier) != NULL;
+}
+
+/* Is one of the last start's events of this kind? */
+static bool has_noted(const json_t *status, const char *event)
+{
+    const json_t *note;
+    size_t k;
+
+    json_array_foreach((json_t *)json_object_get(status, "notes"), k, note) /* not changed */
+    {
+        if (says(note, "event", event))
+            return true;
+    }
+    return false;
+}
+
 static void add_after_finish(bp_buffer *out, const json_t *status, const bp_run_status_job *job)
 {
     const char *run = text_of(status, "run");
 
-    if (job->trains)
+    if (job->trains && has_noted(status, "worse_than_guessing"))
+        bp_buffer_printf(out,
+                         "its loss is worse than that of a guess, so the training diverged, or "
+                         "has hardly begun: a new run with a smaller optimizer.lr or a longer "
+                         "optimizer.warmup");
+    else if (job->trains)
         bp_buffer_printf(out, "nothing: a larger train.%s goes on, score.model=%s scores with it",
                          says(status, "reason", "patience") ? "patience" : "steps or train.epochs",
                          run);
@@ -103,6 +129,9 @@ char *status_next(const json_t *status, const bp_run_status_job *jobs)
                              integer_of(status, "pid"));
         bp_buffer_printf(&out, "; if it is gone, the same command takes the run over after a "
                                "minute of watching");
+    } else if (ended_by(status, "[training.diverged]")) {
+        bp_buffer_printf(&out,
+                         "a new run, as the message says: the same command ends the same way");
     } else {
         add_remedy(&out, status);
         add_going_on(&out, status, &row);

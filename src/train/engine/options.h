@@ -86,7 +86,9 @@ typedef struct bp_engine_spec {
     bool overlap;                           /* mesh.overlap: messages overlap with compute */
     bool sums_bf16;                         /* mesh.sums: gradients are sent as bf16 */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
-    bool shortens; /* micro-batches may have fewer positions (bp_batch_shorten) */
+    int64_t restart; /* 1 + the token that begins a document (bp_pass.restart); 0: a carried state
+                        goes through all documents */
+    bool shortens;   /* micro-batches may have fewer positions (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* set by the caller: bp_math_precision */

@@ -27,6 +27,7 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape
                            .schedule = spec->schedule,
                            .tree = spec->tree,
                            .recompute = spec->recompute,
+                           .restart = spec->restart,
                            .squares = bp_optimizer_row_of(spec->optimizer.kind)->squares};
 }
 

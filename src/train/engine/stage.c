@@ -38,6 +38,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
 
     pass.training = pass.dropout = true;
     pass.step = step->step;
+    pass.restart = stage->spec.restart;
     pass.second_text = step->second_text;
     pass.first_slot = step->first_slot + micro_batch * B;
     for (int s = 0; s < BP_STREAMS; s++)
@@ -340,6 +341,7 @@ void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum
 
     pass.first_window = of->first_window;
     pass.resumes = of->resumes;
+    pass.restart = stage->spec.restart;
     pass.suspends = stage->network->carry_count > 0 && stage->network->carries[0].kept;
     pass.scratch = &stage->scratch;
     pass.predicted = of->predicted;

@@ -13,9 +13,10 @@ typedef struct bp_stage_spec {
     int64_t micro_batches; /* of a step on this data rank */
     int stage, stages;
     bp_schedule schedule;
-    bool tree;      /* gradients by the fixed tree, else one running sum */
-    bool recompute; /* keep only the blocks' inputs */
-    bool squares;   /* also sum the squares of each micro-batch's gradients, by the tree */
+    bool tree;       /* gradients by the fixed tree, else one running sum */
+    bool recompute;  /* keep only the blocks' inputs */
+    int64_t restart; /* bp_pass.restart */
+    bool squares;    /* also sum the squares of each micro-batch's gradients, by the tree */
 } bp_stage_spec;
 
 /** Bytes by kind, as the blocks report them. */

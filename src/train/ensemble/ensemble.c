@@ -187,6 +187,13 @@ static bp_err say_start(const ensemble *self)
     bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
            bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensor_ranks,
            self->mesh->tensor_ranks == 1 ? "" : "s");
+    if (bp_model_keys_of(self->config)->init)
+        bp_log("all members start from the weights of %s: they differ in %s, and not in "
+               "pretraining",
+               bp_model_keys_of(self->config)->init,
+               !self->reseeds ? "their bags"
+               : self->bags   ? "their bags, the order and what is new in the model"
+                              : "the order and what is new in the model, such as a head");
     rate.steps = self->steps;
     bp_trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
     return err;

@@ -198,6 +198,21 @@ int64_t ensemble_member_step(const ensemble *self, int64_t member)
     return step;
 }
 
+double ensemble_member_valid_loss(const ensemble *self, int64_t member)
+{
+    char *path = ensemble_member_path(self, member, ""), *folder = NULL;
+    json_t *manifest = NULL;
+    const json_t *best = NULL;
+
+    if (bp_checkpoint_read_metadata(path, &folder, &manifest) == BP_OK)
+        best = json_object_get(json_object_get(manifest, "state"), "best_valid_loss");
+    double loss = json_is_number(best) ? json_number_value(best) : (double)NAN;
+    json_decref(manifest);
+    bp_free(folder);
+    bp_free(path);
+    return loss;
+}
+
 /* Are these scores complete, and made with the weights that ensemble.json lists? They are removed
  * when training goes on; but a member may have been trained on as a run of its own, or
  * ensemble.checkpoint may be another one. */

@@ -61,6 +61,8 @@ bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus);
 int64_t ensemble_member_step(const ensemble *self, int64_t member);
 /** Did its run end before its last step because of train.patience? Local. */
 bool ensemble_member_ended_early(const ensemble *self, int64_t member);
+/** Its best validation loss so far; NaN without one. Local. */
+double ensemble_member_valid_loss(const ensemble *self, int64_t member);
 /** Is it complete: trained, and if it is bagged, scored with its current weights? Local. */
 bool ensemble_member_is_whole(const ensemble *self, int64_t member);
 /** Train one member to its last step, and score its out-of-bag documents. Continues where an

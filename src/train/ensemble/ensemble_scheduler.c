@@ -22,7 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN 6 /* members by name in a progress line */
+#define SHOWN  6   /* members by name in a progress line */
+#define UNLIKE 0.5 /* nats between validation losses of members that learned the same */
 
 /* Reports of a lead to the coordinator, and last the coordinator's command to a lead. */
 typedef enum message_kind {
@@ -48,7 +49,7 @@ typedef struct member_state {
     member_phase phase;
     char name[ENSEMBLE_NAME_BYTES];
     int64_t first_step, step; /* where it went on from, and is */
-    double loss, oob_perplexity;
+    double loss, valid_loss, oob_perplexity;
     char *text; /* why it diverged */
 } member_state;
 
@@ -168,7 +169,7 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
     member_state *state = &scheduler->states[message->member];
     bool early = ensemble_member_ended_early(scheduler->self, message->member);
     const char *of = ensemble_lists_best(scheduler->self->config) ? " of its best checkpoint" : "";
-    char oob[96] = "";
+    char oob[96] = "", valid[64] = "";
 
     state->step =
         early ? ensemble_member_step(scheduler->self, message->member) : scheduler->self->steps;
@@ -183,7 +184,10 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
         snprintf(oob, sizeof oob, ", out-of-bag loss %.4f%s", log(message->value), of);
     else if (isfinite(message->value))
         snprintf(oob, sizeof oob, ", out-of-bag perplexity %.4f%s", message->value, of);
-    bp_log("%s is trained%s (%" PRId64 " of %" PRId64 ")", state->name, oob,
+    state->valid_loss = ensemble_member_valid_loss(scheduler->self, message->member);
+    if (isfinite(state->valid_loss))
+        snprintf(valid, sizeof valid, ", best validation loss %.4f", state->valid_loss);
+    bp_log("%s is trained%s%s (%" PRId64 " of %" PRId64 ")", state->name, valid, oob,
            count(scheduler, TRAINED), scheduler->self->members);
 }
 
@@ -474,6 +478,30 @@ static bp_err fail_diverged(const ensemble_scheduler *scheduler, int64_t diverge
     return err;
 }
 
+/* A member that learned little spoils the mixture, and its disagreement says nothing of texts. */
+static void warn_of_unlike(const ensemble_scheduler *scheduler)
+{
+    const member_state *worst = NULL, *best = NULL;
+
+    for (int64_t k = 0; k < scheduler->self->members; k++) {
+        const member_state *state = &scheduler->states[k];
+
+        if (state->phase != TRAINED || !isfinite(state->valid_loss))
+            continue;
+        worst = !worst || state->valid_loss > worst->valid_loss ? state : worst;
+        best = !best || state->valid_loss < best->valid_loss ? state : best;
+    }
+    if (best && worst->valid_loss > best->valid_loss + UNLIKE)
+        BP_WARN(
+            "ensemble.unequal_members",
+            "the best validation loss of %s is %.4g, and %s has %.4g: at %s; %s may have failed "
+            "to learn, then the ensemble predicts worse and disagreement says nothing of texts: "
+            "compare them, and train with another run.seed, a smaller optimizer.lr or a longer "
+            "optimizer.warmup, or leave it out of a copy of ensemble.json",
+            worst->name, worst->valid_loss, best->name, best->valid_loss,
+            bp_run_keys_of(scheduler->self->config)->dir, worst->name);
+}
+
 bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
 {
     int64_t members = scheduler->self->members;
@@ -498,5 +526,7 @@ bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
     if (err == BP_OK && trained > 0)
         bp_log("ensemble.json lists the %" PRId64 " members: %s", trained,
                bp_run_keys_of(scheduler->self->config)->dir);
+    if (err == BP_OK)
+        warn_of_unlike(scheduler);
     return err == BP_OK && diverged > 0 ? fail_diverged(scheduler, diverged) : err;
 }

@@ -38,6 +38,8 @@ static json_t *state_of(const trainer *self, const commit_of *what)
 
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
+    if (self->spec.restart > 0)
+        (void)json_object_set_new(state, BP_STATE_RESTARTS, json_true());
     bp_roles_put(state, facts->roles, &facts->ends);
     if (self->start.forced)
         (void)json_object_set(state, "forced", self->start.forced);

@@ -100,7 +100,7 @@ static bool in_sequence(const trainer *self)
 {
     const char *order = bp_corpus_keys_of(self->config)->order;
 
-    return strcmp(order, "stream") == 0 ||
+    return strcmp(order, "stream") == 0 || strcmp(order, "documents") == 0 ||
            (strcmp(order, "auto") == 0 && self->shape.family->carries_state);
 }
 

@@ -484,6 +484,7 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
         err = sort_documents(&self, spec);
     if (err == BP_OK)
         err = find_values(out, &self, spec);
+    comparison_find_means(out, scores, spec, self.clusters, self.draws);
     for (int b = 0; b < BP_CALIBRATION_BINS; b++)
         out->bars[b] = bp_calibration_bar(&sums, b);
     for (int b = 0; scores->real && b < BP_CALIBRATION_BINS; b++)
@@ -528,6 +529,7 @@ void comparison_result_clear(comparison_result *result, int64_t shifts)
     bp_free(result->curves);
     bp_free(result->histogram.counts);
     bp_free(result->values);
+    bp_free(result->means);
     bp_free(result->resampled);
     bp_free(result->fewest);
     *result = (comparison_result){0};

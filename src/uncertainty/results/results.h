@@ -172,6 +172,8 @@ typedef struct comparison_result {
      * resamples of these; otherwise Wilson's. */
     bp_interval bar_limits[BP_CALIBRATION_BINS];
     bp_interval risk_limits[COMPARISON_ORDERS][BP_RISK_POINTS];
+    comparison_value *means; /* [1 + shifts][COMPARISON_SCORES]: of a document, in the domain first;
+                                the interval is Student's over documents or clusters */
     comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */
     comparison_histogram histogram;
 } comparison_result;
@@ -197,6 +199,11 @@ typedef struct comparison_analysis_spec {
 bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
                           const comparison_analysis_spec *spec);
 void comparison_result_clear(comparison_result *result, int64_t shifts);
+/** Fill `means`, after `has`. local[1 + shifts] and clusters[1 + shifts]: as of
+ * comparison_clusters_of, of each group. */
+void comparison_find_means(comparison_result *out, const comparison_scores *scores,
+                           const comparison_analysis_spec *spec, int64_t *const *local,
+                           const int64_t *clusters);
 /** Fill `bar_limits` and `risk_limits`, after bars and risks. orders[COMPARISON_ORDERS]; local, and
  * how many clusters, as of comparison_clusters_of. Errors: those of bp_bootstrap_run. */
 bp_err comparison_find_limits(comparison_result *out, const comparison_scores *scores,

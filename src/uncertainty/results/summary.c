@@ -81,6 +81,33 @@ static json_t *all_detection_json(const comparison_results *results, const compa
     return object;
 }
 
+/* Of each group: {"mean": {"mutual_information": ...}, "mean_low": ..., "mean_high": ...}. */
+static json_t *means_json(const comparison_results *results, const comparison_result *result)
+{
+    static const char *const ENDS[] = {"mean", "mean_low", "mean_high"};
+    json_t *object = json_object();
+
+    for (int64_t g = 0; g <= results->shifted.count; g++) {
+        json_t *group = json_object();
+
+        for (int e = 0; e < 3; e++) {
+            json_t *scores = json_object();
+
+            for (int c = 0; c < COMPARISON_SCORES; c++) {
+                const comparison_value *v = &result->means[g * COMPARISON_SCORES + c];
+
+                if (comparison_has_score(results, c) && result->has[c])
+                    put_real(scores, comparison_score_name(results, c),
+                             e == 0 ? v->value : (e == 1 ? v->low : v->high));
+            }
+            (void)json_object_set_new(group, ENDS[e], scores);
+        }
+        (void)json_object_set_new(object, g == 0 ? "in_domain" : results->shifted.items[g - 1].name,
+                                  group);
+    }
+    return object;
+}
+
 static json_t *method_json(const comparison_results *results, int64_t m)
 {
     const comparison_method *method = &results->methods.items[m];
@@ -130,6 +157,7 @@ static json_t *method_json(const comparison_results *results, int64_t m)
                       bp_json_real(cost->memory_mib), "ood",
                       all_detection_json(results, result->values, COMPARISON_FPR95),
                       "risk_coverage", risk, "reliability", bars));
+    (void)json_object_set_new(object, "scores", means_json(results, result));
     if (results->sets[m].count > 0)
         (void)json_object_set_new(object, "sets", comparison_sets_summary(&results->sets[m]));
     return object;

@@ -87,6 +87,23 @@ static bp_interval interval_of(const double *resamples, double value, int64_t kn
     return interval;
 }
 
+/* Where best options are equal: how many questions have such, and the accuracy if each of them
+ * counts as a part of a right answer. */
+static void add_ties(json_t *out, const sample *all)
+{
+    int64_t ties = 0;
+    mean shared = {0};
+
+    for (int64_t k = 0; k < all->count; k++) {
+        ties += all->of[k]->tied > 1;
+        add(&shared, all->of[k]->shared, 1);
+    }
+    if (ties == 0)
+        return;
+    (void)json_object_set_new(out, "ties", json_integer((json_int_t)ties));
+    (void)json_object_set_new(out, "acc_ties_shared", bp_json_real(value_of(&shared)));
+}
+
 static json_t *figures_of(const sample *all, uint64_t seed)
 {
     const bp_bootstrap spec = {.seed = seed,
@@ -114,6 +131,7 @@ static json_t *figures_of(const sample *all, uint64_t seed)
                                             bp_json_real(interval.high), "questions",
                                             (json_int_t)known[f]));
     }
+    add_ties(out, all);
     bp_free(values);
     return out;
 }

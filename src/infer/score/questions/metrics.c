@@ -48,6 +48,21 @@ static int64_t best_by(const question_results *r, const bp_question *q, int way)
     return best;
 }
 
+/* How many options are as good as the best one by summed log-probability, with it. */
+static void find_ties(question_metrics *out, const question_results *r, const bp_question *q)
+{
+    double most = logprob_of(r, q->first + out->best);
+    bool answers = false;
+
+    for (int64_t k = 0; k < q->options; k++) {
+        bool equal = logprob_of(r, q->first + k) == most;
+
+        out->tied += equal;
+        answers = answers || (equal && k == q->answer);
+    }
+    out->shared = answers ? 1 / (double)out->tied : 0;
+}
+
 /* The softmax of the options' log-probabilities: of member m, or of the model if m is -1. An option
  * without one has 0. Returns the logarithm of the denominator. */
 static double softmax(double *p, const question_results *r, const bp_question *q, int64_t member)
@@ -116,6 +131,7 @@ void question_measure(question_metrics *out, const question_results *r, int64_t 
 
     *out = (question_metrics){.best = best_by(r, q, QUESTION_ACC),
                               .right = {NAN, NAN, NAN, NAN, NAN},
+                              .shared = NAN,
                               .logprob = NAN,
                               .confidence = NAN,
                               .nll = NAN,
@@ -139,5 +155,6 @@ void question_measure(question_metrics *out, const question_results *r, int64_t 
 
         out->right[way] = best < 0 ? NAN : best == q->answer;
     }
+    find_ties(out, r, q);
     calibrate(out, r, q);
 }

@@ -343,6 +343,22 @@ static void report_task(const char *name, const json_t *figures)
     bp_buffer_clear(&line);
 }
 
+static void warn_of_ties(const json_t *all)
+{
+    int64_t ties = json_integer_value(json_object_get(all, "ties"));
+
+    if (ties > 0)
+        BP_WARN("questions.ties",
+                "%" PRId64 " of %" PRId64
+                " questions have best options that are equally probable, and the first of them is "
+                "taken, as lm-evaluation-harness does: at score.questions; if each counts as a "
+                "part of a right answer, acc is %.4g instead of %.4g (acc_ties_shared): report "
+                "that",
+                ties, (int64_t)json_integer_value(json_object_get(all, "questions")),
+                json_number_value(json_object_get(all, "acc_ties_shared")),
+                figure(all, "acc", "value"));
+}
+
 static void report(const void *context)
 {
     const questions *self = context;
@@ -352,6 +368,7 @@ static void report(const void *context)
     json_object_foreach(tasks, name, figures) report_task(name, figures);
     if (json_object_size(tasks) > 1)
         report_task("all", json_object_get(self->summary, "all"));
+    warn_of_ties(json_object_get(self->summary, "all"));
 }
 
 static void close(void *context)

@@ -43,6 +43,8 @@ typedef struct question_metrics {
     double right[QUESTION_WAYS];   /* is the best option the answer? 1, 0; NaN without an answer, or
                                       if no option has such a value. A target has only the first:
                                       would the model write it? */
+    int64_t tied;                  /* options that are as good as the best one, with it */
+    double shared;                 /* the answer's share of those: 1 / tied, or 0; NaN as right[] */
     double logprob;                /* for a target */
     double confidence, nll, brier; /* of the options' softmax, if there is an answer */
     double total_entropy, mutual_information; /* for an ensemble */

@@ -76,6 +76,11 @@ static void warn_of_guessing(const trainer *self, const json_t *line)
             "or has hardly begun: at optimizer.lr = %.3g; start a new run with a smaller one, or a "
             "longer optimizer.warmup",
             name, loss, (long long)self->shape.vocab_size, guess, self->spec.rate.peak);
+    json_t *event = json_pack("{s:O, s:f, s:f}", "step", json_object_get(line, "step"), name, loss,
+                              "guess", guess);
+    if (bp_run_event(self->run, "worse_than_guessing", event) != BP_OK)
+        bp_warn_failure("%s", bp_err_text());
+    json_decref(event);
 }
 
 static void log_metric(trainer *self, const json_t *line)

@@ -70,6 +70,12 @@ static bp_err check_shape(trainer *self)
         bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
     else
         bp_engine_check_experts(&self->spec, shape, &self->mesh_shape, config);
+    if (strcmp(bp_corpus_keys_of(config)->order, "documents") == 0 && !shape->family->restarts)
+        bp_config_fault(
+            config, "corpus.no_restarts",
+            "corpus.order = documents begins each document with the zero state, which "
+            "only rnn, lstm, gru and cell do, and not %s: at corpus.order; leave it out",
+            shape->family->name);
     parts_check(self);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
@@ -196,6 +202,20 @@ bp_err bp_trainer_open(trainer *self, const bp_training_part *const *parts, MPI_
     return err == BP_OK ? count_examples(self) : err;
 }
 
+/* Where a document begins, if the carried state begins anew there. A run goes on as it began: older
+ * ones carry it over all documents. */
+static int64_t restart_of(const trainer *self)
+{
+    const char *order = bp_corpus_keys_of(self->config)->order;
+    const int64_t *roles = self->facts.roles;
+    const json_t *state = self->start.resumes ? bp_checkpoint_state(self->start.source) : NULL;
+    bool asked = strcmp(order, "documents") == 0 ||
+                 (strcmp(order, "auto") == 0 && self->shape.family->restarts &&
+                  (!state || json_is_true(json_object_get(state, BP_STATE_RESTARTS))));
+
+    return !asked ? 0 : 1 + (roles[BP_ROLE_BOS] >= 0 ? roles[BP_ROLE_BOS] : self->facts.eod_id);
+}
+
 bp_err trainer_build(trainer *self)
 {
     bp_precision precision;
@@ -203,6 +223,7 @@ bp_err trainer_build(trainer *self)
     bp_err err = bp_math_precision(self->config, &precision); /* a kept one: does this CPU support
                                                                  it? */
 
+    self->spec.restart = restart_of(self);
     if (err == BP_OK)
         err = bp_trainer_plan(self, &self->estimate.plan, &stage);
     err = bp_agree(self->mesh->world, err);

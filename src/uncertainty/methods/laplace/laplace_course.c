@@ -50,7 +50,7 @@ void laplace_course_measure(laplace_course *course, double rows, double seconds)
 
 static bp_fit_progress progress_of(const laplace_course *course, double share)
 {
-    static const char *const NAMES[] = {"states of the tokens", "output factor", "eigenvectors",
+    static const char *const NAMES[] = {"states of the text", "output factor", "eigenvectors",
                                         "samples"};
     double passed = bp_clock_now() - course->began, estimated = eigen_seconds(course), left;
 

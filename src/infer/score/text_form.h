@@ -1,0 +1,18 @@
+/* Is scored text of another form than the training text: other marks, line breaks, or punctuation?
+ * Local. */
+#ifndef BP_INFER_SCORE_TEXT_FORM_H
+#define BP_INFER_SCORE_TEXT_FORM_H
+
+#include "data/corpus.h"
+
+typedef struct bp_text_counts {
+    int64_t *scored, *trained; /* [vocab_size] how often each token is in the texts */
+    int64_t vocab_size, tokens, trained_tokens;
+} bp_text_counts;
+
+/** Warn once, of what weighs more: tokens that the training text lacks, or punctuation and white
+ * space that are much rarer there. `of`: " of corpus NAME", or ""; `training` its name. */
+void bp_text_form_warn(const bp_text_counts *counts, bp_corpus *corpus, const char *of,
+                       const char *training);
+
+#endif
