@@ -1,6 +1,7 @@
 /* Packing of bf16 operands, with AVX-512: all of it is memory-bound. Copies of a large weight
  * bypass the caches, which would otherwise read the lines first (measured: half the time).
  */
+#include "base/numbers.h"
 #include "math/bf16/bf16_gemm.h"
 #include "math/bf16/bf16_words_priv.h"
 #include <stdbool.h>
@@ -160,7 +161,7 @@ void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, 
         for (int64_t i = 0; i < in_steps; i++) {
             __m512i halves[BP_BF16_STEP];
             fetch_square(w + o * BP_BF16_STEP * ins + (i + 2) * BP_BF16_STEP, ins,
-                         bp_smaller(BP_BF16_STEP, outs - o * BP_BF16_STEP));
+                         bp_min(BP_BF16_STEP, outs - o * BP_BF16_STEP));
             load_square(halves, w + o * BP_BF16_STEP * ins + i * BP_BF16_STEP, ins,
                         outs - o * BP_BF16_STEP, ins - i * BP_BF16_STEP);
             if (forward)

@@ -356,7 +356,7 @@ static void warn_of_ties(const json_t *all)
                 "that",
                 ties, (int64_t)json_integer_value(json_object_get(all, "questions")),
                 json_number_value(json_object_get(all, "acc_ties_shared")),
-                figure(all, "acc", "value"));
+                bp_json_number(json_object_get(all, "acc"), "value"));
 }
 
 static void report(const void *context)
