@@ -121,7 +121,10 @@ class Families(FolderTest):
         first, second = ([os.path.join(folder, name) for folder, _, names in sorted(os.walk(self.at(kind + end))) for name in sorted(names)]
                          or [self.at(kind + end)] for end in ("-out", "-back"))
         for one, other in zip(first, second, strict=True):
-            self.assertTrue(filecmp.cmp(one, other, shallow=False), one)
+            if kind == "word2vec":  # whose lines are in the order of counts, which the file does not have
+                self.assertEqual(*(sorted(open(path, encoding="utf-8")) for path in (one, other)))
+            else:
+                self.assertTrue(filecmp.cmp(one, other, shallow=False), one)
 
     def test_each_does_all_or_refuses_it_by_name(self):
         kinds = self.families()
