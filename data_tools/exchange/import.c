@@ -343,7 +343,7 @@ static void report(const model_source *from, const bp_tokenizer *tokenizer)
         bp_log("head: none, the folder is of a base class; score.vectors and finetune take it");
     bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
-    bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
+    bp_log("left out: %lld buffers and copies, %lld tied heads, %lld unknown tensors",
            (long long)r.buffers, (long long)r.tied_heads, (long long)r.left);
     if (arguments->list)
         list_tensors(model, &r);

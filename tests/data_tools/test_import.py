@@ -162,7 +162,7 @@ class Import(JobTest):
         self.write("first/vocab.json", json.dumps({token: k for k, token in enumerate(tokens)}))
         self.write("first/merges.txt", "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in merges))
         out, result = self.imported(self.at("first"))
-        self.assertIn("1 attention masks", str(result))
+        self.assertIn("1 buffers and copies", str(result))
         lines = self.must(["bagpipe-data", "encode", "--tokenizer", os.path.join(out, "tokenizer.json"), "The LOW, th\u00e9 lot 7!"]).out.splitlines()[1:]
         self.assertEqual([tokens[int(line.split(",")[1])] for line in lines], ["the</w>", "low</w>", ",</w>", "the</w>", "lo", "t</w>", "<unk>", "!</w>"])
         self.write("first/vocab.json", json.dumps({token: k for k, token in enumerate(tokens) if k}))

@@ -60,7 +60,7 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape);
 typedef struct bp_hf_report {
     int64_t tensors; /* in the folder */
     int64_t used, transposed, split;
-    int64_t buffers;     /* attention masks, which are not parameters */
+    int64_t buffers;     /* masks and other constants, and copies of parameters */
     int64_t tied_heads;  /* lm_head.weight, equal to the table to which they are tied */
     int64_t left;        /* unknown, not imported */
     int64_t made;        /* of ours */
@@ -71,7 +71,8 @@ typedef struct bp_hf_report {
 bp_hf_report bp_hf_report_of(const bp_hf_model *model);
 /** Name of an unknown tensor, 0 <= k < report.left. Borrowed. */
 const char *bp_hf_left(const bp_hf_model *model, int64_t k);
-/** Name of a mask or a tied head, 0 <= k < report.buffers + report.tied_heads. Borrowed. */
+/** Name of a buffer, a copy or a tied head, 0 <= k < report.buffers + report.tied_heads. Borrowed.
+ */
 const char *bp_hf_ignored(const bp_hf_model *model, int64_t k);
 
 /** The source of one of our tensors. */

@@ -125,6 +125,15 @@ static bp_err compare(bool *same, bp_safetensors *file_a, const bp_safetensor *t
     return err;
 }
 
+static bool may_be_untied(const bp_hf_table *table)
+{
+    const bp_hf_size *size = table->sizes;
+
+    while (size->ours && (!size->theirs || strcmp(size->theirs, "tie_word_embeddings") != 0))
+        size++;
+    return size->ours != NULL;
+}
+
 /* Checks that the head equals its tied tensor. */
 static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
                            const bp_safetensor *head)
@@ -136,11 +145,12 @@ static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
     bp_err err = compare(&same, file, wte, head_file, head);
 
     if (err == BP_OK && !same)
-        err =
-            BP_FAIL(BP_ERR_FORMAT, "huggingface.untied",
-                    "%s is not %s: in %s; if config.json said \"tie_word_embeddings\": false, both "
-                    "would be read",
-                    table->head, table->tied, bp_safetensors_path(head_file));
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.untied", "%s is not %s: in %s; %s", table->head,
+                      table->tied, bp_safetensors_path(head_file),
+                      may_be_untied(table)
+                          ? "if config.json said \"tie_word_embeddings\": false, both would be read"
+                          : "this program has one tensor for both; export a model in which they "
+                            "are equal");
     return err;
 }
 
