@@ -119,9 +119,12 @@ class Programs:
         return Run(folder, self.run(command, {"OMP_NUM_THREADS": str(threads or self.threads)}))
 
     def peers(self, kind):
-        """Each PyTorch. Compiled where that suits a kind: a translator's batches differ in shape, and nn.LSTM is not compiled."""
-        own, newer = [Peer(self)], [Peer(self, self.chroot), Peer(self, self.chroot, "--compile")]
-        return own + (newer[:2 if kind in ("gpt", "bert") else 1] if self.chroot else [])
+        """Each PyTorch. Compiled where there is a compiler and that suits a kind: a translator's batches differ in shape, and nn.LSTM
+        is not compiled."""
+        if not self.chroot:
+            return [Peer(self)]
+        compiles = kind in ("gpt", "bert") and os.path.lexists(os.path.join(self.chroot, "usr", "bin", "g++"))
+        return [Peer(self), Peer(self, self.chroot), *([Peer(self, self.chroot, "--compile")] if compiles else [])]
 
     def knows(self, job, key):
         """Does this build have the key (a row may be of a feature that it lacks)?"""
