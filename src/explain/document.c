@@ -121,12 +121,14 @@ static bp_err run_methods(explainer *self, bp_model *lm, float *at)
 {
     const bp_explain_form form = explain_form(self, &self->read.document);
     bp_explain_settings settings = self->settings;
+    float *to[BP_EXPLAIN_ARRAYS];
     bp_err err = BP_OK;
 
     settings.info = &lm->info;
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         if (self->methods[k]->run) {
-            err = self->methods[k]->run(lm, &settings, &self->read.document, at);
+            bp_explain_lay_out_to(to, self->methods[k], &form, at);
+            err = self->methods[k]->run(lm, &settings, &self->read.document, to);
             explain_setup_rank(self, self->methods[k], &form, at);
         }
         at += bp_explain_floats(self->methods[k], &form);

@@ -139,15 +139,15 @@ typedef struct bp_explain_method {
     const char *ranks; /* the array of attributions of inputs; NULL if there is none */
     /** Why the method cannot explain the model; NULL if it can. Local. */
     const char *(*lacks)(const bp_model_info *info);
-    /** The results of one document, in the order of `arrays`, one after another. Collective over
-     * mesh->model; results are valid on all its ranks. Errors: BP_ERR_SYSTEM memory; the same on
-     * all ranks. */
+    /** The results of one document: to[k], which follow each other, for `arrays[k]`. Collective
+     * over mesh->model; results are valid on all its ranks. Errors: BP_ERR_SYSTEM memory; the same
+     * on all ranks. */
     bp_err (*run)(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results);
+                  float *const *to);
     /** Adds a document to the figures over the corpus, a JSON object. Local. NULL if there are
      * none. */
     void (*add)(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results);
+                const float *const *at);
     /** Converts the sums to the figures of summary.json. Local. NULL if the sums are the
      * figures. */
     void (*finish)(json_t *figures);

@@ -257,18 +257,17 @@ static bp_err put(const watcher *self, const gaze *at, float *const *to, double 
 static const int FIRST_ARRAY[GAZES] = {0, STATISTICS + 2, 2 * (STATISTICS + 2)};
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     watcher self = {.probe = {.see = watch, .attention = true},
                     .settings = settings,
                     .document = document,
                     .H = settings->info->heads};
-    float *at[BP_EXPLAIN_ARRAYS], *scratch = NULL;
+    float *scratch = NULL;
     double *work = NULL;
     bp_err err;
 
-    bp_explain_lay_out_to(at, &bp_explain_attention, &form, results);
     find_gazes(&self, &form);
     err = bp_agree(settings->group, allocate(&self, &work, &scratch));
     for (int g = 0; g < self.count && err == BP_OK; g++)
@@ -276,7 +275,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     if (err == BP_OK)
         err = watch_pass(&self, lm, scratch);
     for (int g = 0; g < self.count && err == BP_OK; g++)
-        err = put(&self, &self.gazes[g], at + FIRST_ARRAY[g], work);
+        err = put(&self, &self.gazes[g], to + FIRST_ARRAY[g], work);
     bp_free(scratch);
     bp_free(work);
     for (int g = 0; g < self.count; g++) {
@@ -302,13 +301,11 @@ static void add_gaze(json_t *figures, const bp_explain_array *arrays, const floa
 }
 
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     watcher self = {.settings = settings, .document = document};
-    const float *at[BP_EXPLAIN_ARRAYS];
 
-    bp_explain_lay_out(at, &bp_explain_attention, &form, results);
     find_gazes(&self, &form);
     for (int g = 0; g < self.count; g++) {
         gaze *of = &self.gazes[g];

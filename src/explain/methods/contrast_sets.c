@@ -80,16 +80,14 @@ static bp_err predict_parts(bp_model *lm, const bp_explain_settings *settings,
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
     prediction of = prediction_of(settings->info);
     double *log_p = bp_alloc("explain.sets", form.outcomes + 1, sizeof *log_p);
-    float *to[BP_EXPLAIN_ARRAYS];
     int64_t best = 0;
     bp_err err;
 
-    bp_explain_lay_out_to(to, &bp_explain_contrast_sets, &form, results);
     to[SET][0] = (float)document->set;
     to[LABEL][0] = to[PREFERRED][0] = NAN;
     to[LABELLED][0] = to[RIGHT][0] = 0;
@@ -151,13 +149,11 @@ static bool add_window(json_t *list, int64_t document, const float *labelled, co
 
 /* figures.SETS[set] has the documents so far. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
-    const float *at[BP_EXPLAIN_ARRAYS];
     json_t *list, *log_p;
 
-    bp_explain_lay_out(at, &bp_explain_contrast_sets, &form, results);
     (void)json_object_set_new(figures, "predicts", json_integer(prediction_of(settings->info)));
     (void)json_object_set_new(
         figures, "whole",

@@ -38,7 +38,7 @@ typedef struct counterfactual {
     const bp_explained *document;
     int64_t k;         /* the target */
     explain_text text; /* the text replaced for it */
-    float *to[BP_EXPLAIN_ARRAYS];
+    float *const *to;
 } counterfactual;
 
 /* The target that is explained: for tags, answers and words of a translation the one that the model
@@ -192,14 +192,12 @@ static void put_edit(counterfactual *self, const explain_edit *edit)
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
-    counterfactual self = {.lm = lm, .settings = settings, .document = document};
+    counterfactual self = {.lm = lm, .settings = settings, .document = document, .to = to};
     explain_edit edit;
     bp_err err;
 
-    bp_explain_lay_out_to(self.to, &bp_explain_counterfactual, &form, results);
     err = find_target(&self);
     if (err == BP_OK)
         err = explain_edit_find(&edit, lm, settings, document, self.k);
@@ -216,13 +214,11 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 /* ---- the corpus ---- */
 
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
-    const float *at[BP_EXPLAIN_ARRAYS];
     float changes;
 
-    bp_explain_lay_out(at, &bp_explain_counterfactual, &form, results);
+    (void)settings, (void)document;
     changes = !isnan(at[EDITS][0]);
     bp_explain_add(figures, "changed", 1, &changes, 1);
     bp_explain_add(figures, "edits", 1, at[EDITS], changes > 0 ? 1 : 0);

@@ -23,7 +23,7 @@ typedef struct curves {
     bp_model *lm;
     const bp_explain_settings *settings;
     const bp_explained *document;
-    float *to[BP_EXPLAIN_ARRAYS];
+    float *const *to;
     explain_features features;
     int64_t *order; /* [T] ordinary inputs of a target, the most important first */
     double *score;  /* [T] */
@@ -171,13 +171,14 @@ static bp_err run_target(curves *self, int64_t k)
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
     int64_t T = document->T, rows = rows_of(settings), texts = 1 + rows * SIDES * BP_EXPLAIN_SHARES;
     curves self = {.lm = lm,
                    .settings = settings,
                    .document = document,
+                   .to = to,
                    .order = bp_alloc("explain.curves", T, sizeof(int64_t)),
                    .score = bp_alloc("explain.curves", T, sizeof(double)),
                    .kept = bp_alloc("explain.curves", T, sizeof(uint8_t)),
@@ -186,9 +187,8 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
                                       sizeof(double))};
     bp_err err = BP_OK;
 
-    bp_explain_lay_out_to(self.to, &bp_explain_faithfulness, &form, results);
     for (int64_t i = 0; i < bp_explain_floats(&bp_explain_faithfulness, &form); i++)
-        results[i] = NAN; /* not measured */
+        to[0][i] = NAN; /* not measured */
     explain_features_of(&self.features, settings, document);
     for (int64_t k = 0; k < document->K && err == BP_OK; k++)
         err = run_target(&self, k);
@@ -209,15 +209,12 @@ static const char *name_of(const bp_explain_settings *settings, int64_t row)
 
 /* Per document: the number of targets, then their sums by row, side and share. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
     int64_t rows = rows_of(settings), each = rows * BP_EXPLAIN_SHARES;
-    const float *at[BP_EXPLAIN_ARRAYS];
     double *sums = bp_alloc("explain.curves", SIDES * each, sizeof *sums), count = 0;
     json_t *names = json_object_get(figures, "rows"), *line = json_array();
 
-    bp_explain_lay_out(at, &bp_explain_faithfulness, &form, results);
     for (int64_t k = 0; k < document->K; k++) {
         if (isnan(at[WHOLE][k]))
             continue;

@@ -162,48 +162,53 @@ static bp_err run(differentiation *self)
     return err;
 }
 
-/* Lays out the arrays of `method`: those of inputs begin with number `inputs`, those of the source
- * with number `sources`. */
-static bp_err run_method(differentiation *self, const bp_explain_method *method, float *results,
-                         int inputs, int sources)
+static bp_err run_contrasted(differentiation *self, float *const *to)
 {
     const bp_explain_form form = bp_explain_form_of(self->settings->info, self->document);
-    float *at[BP_EXPLAIN_ARRAYS];
 
-    bp_explain_lay_out_to(at, method, &form, results);
-    self->foils = method == &bp_explain_contrast ? form.foils : 0;
+    self->foils = form.foils;
     for (int64_t i = 0; i < form.K * self->foils; i++)
-        at[0][i] = (float)self->document->foils[i];
-    self->inputs = at + inputs;
-    self->sources = at + sources;
+        to[0][i] = (float)self->document->foils[i];
     return run(self);
 }
 
 static bp_err run_saliency(bp_model *lm, const bp_explain_settings *settings,
-                           const bp_explained *document, float *results)
+                           const bp_explained *document, float *const *to)
 {
-    differentiation self = {
-        .lm = lm, .settings = settings, .document = document, .take = take_saliency};
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_saliency,
+                            .inputs = to,
+                            .sources = to + 2};
 
-    return run_method(&self, &bp_explain_saliency, results, 0, 2);
+    return run(&self);
 }
 
 static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
-                          const bp_explained *document, float *results)
+                          const bp_explained *document, float *const *to)
 {
-    differentiation self = {
-        .lm = lm, .settings = settings, .document = document, .take = take_product};
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_product,
+                            .inputs = to,
+                            .sources = to + 1};
 
-    return run_method(&self, &bp_explain_gradient, results, 0, 1);
+    return run(&self);
 }
 
 static bp_err run_contrast(bp_model *lm, const bp_explain_settings *settings,
-                           const bp_explained *document, float *results)
+                           const bp_explained *document, float *const *to)
 {
-    differentiation self = {
-        .lm = lm, .settings = settings, .document = document, .take = take_both};
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_both,
+                            .inputs = to + 1,
+                            .sources = to + 4};
 
-    return run_method(&self, &bp_explain_contrast, results, 1, 4);
+    return run_contrasted(&self, to);
 }
 
 static const char *lacks_contrast(const bp_model_info *info)

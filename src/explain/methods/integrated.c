@@ -225,14 +225,11 @@ static bp_err open_path(path *self)
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
-    const bp_explain_form form = bp_explain_form_of(settings->info, document);
     path self = {.lm = lm, .settings = settings, .document = document};
-    float *to[BP_EXPLAIN_ARRAYS];
     bp_err err = bp_agree(settings->group, open_path(&self));
 
-    bp_explain_lay_out_to(to, &bp_explain_integrated, &form, results);
     if (err == BP_OK)
         err = bp_explain_vectors_of(&self.vectors, lm, settings, document);
     for (int64_t k = 0; k < document->K && err == BP_OK; k += self.count)
@@ -258,14 +255,12 @@ static void add_to(json_t *figures, const char *name, double value)
 }
 
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
-    const bp_explain_form form = bp_explain_form_of(settings->info, document);
-    const float *at[BP_EXPLAIN_ARRAYS];
     int64_t flagged = 0;
     float mean = 0;
 
-    bp_explain_lay_out(at, &bp_explain_integrated, &form, results);
+    (void)settings;
     for (int64_t k = 0; k < document->K; k++) {
         double delta = fabs((double)at[DELTA][k]),
                change = fabs((double)at[LOGPROB][k] - (double)at[BASELINE][k]);

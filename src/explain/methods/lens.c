@@ -169,7 +169,7 @@ static bp_err find_states(lens *self, int64_t k)
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
     int64_t K = document->K, count, together = document->hides >= 0 ? 1 : PLACES;
     lens self = {.lm = lm,
@@ -180,7 +180,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
                  .V = settings->info->vocab_size};
     bp_err err = bp_agree(settings->group, allocate(&self));
 
-    lay_out(&self, results);
+    lay_out(&self, to[0]);
     for (int64_t first = 0; first < K && err == BP_OK; first += count) {
         count = K - first < together ? K - first : together;
         if (first == 0 || document->hides >= 0)
@@ -208,13 +208,13 @@ static const char *const MEANS[] = {
     [LOGPROB] = "logprob", [ENTROPY] = "entropy", [KL] = "kl", [LAYER_ARRAYS] = NULL};
 
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
     int64_t K = document->K, L1 = settings->info->layers + 1;
 
     for (int a = 0; a < LAYER_ARRAYS; a++)
         for (int64_t k = 0; k < K && MEANS[a]; k++)
-            bp_explain_add(figures, MEANS[a], L1, results + (a * K + k) * L1, 1);
+            bp_explain_add(figures, MEANS[a], L1, at[0] + (a * K + k) * L1, 1);
 }
 
 static const char *lacks(const bp_model_info *info)

@@ -69,7 +69,7 @@ static bool comes_first(const explain_masks *masks, int64_t s, int64_t than)
                   (size_t)masks->features) < 0;
 }
 
-static void find_fewest(float *to[BP_EXPLAIN_ARRAYS], const explain_sets *sets,
+static void find_fewest(float *const *to, const explain_sets *sets,
                         const explain_features *features)
 {
     const explain_masks *masks = &sets->masks;
@@ -98,7 +98,7 @@ static void find_fewest(float *to[BP_EXPLAIN_ARRAYS], const explain_sets *sets,
 /* ---- a target, or all ---- */
 
 typedef struct values {
-    float **to;
+    float *const *to;
     const bp_explain_settings *settings;
     const bp_explained *document;
     const explain_features *features;
@@ -153,15 +153,12 @@ static bp_err run_target(const values *self, bp_model *lm, int64_t k)
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
-    float *to[BP_EXPLAIN_ARRAYS];
     explain_features features;
     values self = {to, settings, document, &features};
     bp_err err = BP_OK;
 
-    bp_explain_lay_out_to(to, &bp_explain_shapley, &form, results);
     explain_features_of(&features, settings, document);
     explain_features_write(to[FEATURE], to[OF_SOURCE], &features, document->T);
     to[EXACT][0] = 1;
@@ -188,12 +185,9 @@ static float largest_of(const float *row, int64_t count)
 /* Means over targets of the largest value and of the largest error; targets whose samples do not
  * determine them. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
-    const float *at[BP_EXPLAIN_ARRAYS];
-
-    bp_explain_lay_out(at, &bp_explain_shapley, &form, results);
+    (void)settings;
     for (int64_t k = 0; k < document->K; k++) {
         int64_t T = document->T, S = document->S;
         float value =

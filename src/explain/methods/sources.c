@@ -8,15 +8,13 @@
 enum { DOCUMENT, PLACE, DISTANCE };
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
     int64_t count = form.K * form.neighbours;
     explain_near *found = bp_alloc("explain.nearest", count, sizeof *found);
-    float *to[BP_EXPLAIN_ARRAYS];
     bp_err err = explain_nearest_find(settings->nearest, lm, settings, document, found);
 
-    bp_explain_lay_out_to(to, &bp_explain_sources, &form, results);
     for (int64_t i = 0; i < count && err == BP_OK; i++) {
         to[DOCUMENT][i] = (float)found[i].document;
         to[PLACE][i] = (float)found[i].place;
@@ -28,12 +26,10 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* The mean distance of the nearest. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
-    const float *at[BP_EXPLAIN_ARRAYS];
 
-    bp_explain_lay_out(at, &bp_explain_sources, &form, results);
     for (int64_t k = 0; k < form.K; k++)
         bp_explain_add(figures, "distance", 1, at[DISTANCE] + k * form.neighbours, 1);
 }

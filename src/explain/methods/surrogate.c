@@ -6,9 +6,8 @@
 
 enum { FEATURE, WEIGHT, INTERCEPT, R2, LOCAL, PREDICTION, OF_SOURCE, SOURCE_WEIGHT };
 
-static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets,
-                       const bp_explain_settings *settings, const bp_explained *document,
-                       const explain_features *features, int64_t k)
+static void fit_target(float *const *to, explain_sets *sets, const bp_explain_settings *settings,
+                       const bp_explained *document, const explain_features *features, int64_t k)
 {
     const double *values = explain_sets_of(sets, explain_variants_column(settings, document, k));
     explain_surrogate fit = {
@@ -25,9 +24,8 @@ static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets,
 }
 
 /* Target k, or all. */
-static bp_err run_target(float *to[BP_EXPLAIN_ARRAYS], bp_model *lm,
-                         const bp_explain_settings *settings, const bp_explained *document,
-                         const explain_features *features, int64_t k)
+static bp_err run_target(float *const *to, bp_model *lm, const bp_explain_settings *settings,
+                         const bp_explained *document, const explain_features *features, int64_t k)
 {
     bp_rng_key key = explain_sets_key(settings, document, k);
     explain_sets sets;
@@ -45,14 +43,11 @@ static bp_err run_target(float *to[BP_EXPLAIN_ARRAYS], bp_model *lm,
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results)
+                  float *const *to)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
-    float *to[BP_EXPLAIN_ARRAYS];
     explain_features features;
     bp_err err = BP_OK;
 
-    bp_explain_lay_out_to(to, &bp_explain_surrogate, &form, results);
     explain_features_of(&features, settings, document);
     explain_features_write(to[FEATURE], to[OF_SOURCE], &features, document->T);
     for (int64_t k = 0; k < document->K && err == BP_OK;
@@ -63,12 +58,9 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 }
 
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
-                const float *results)
+                const float *const *at)
 {
-    const bp_explain_form form = bp_explain_form_with(settings, document);
-    const float *at[BP_EXPLAIN_ARRAYS];
-
-    bp_explain_lay_out(at, &bp_explain_surrogate, &form, results);
+    (void)settings;
     for (int64_t k = 0; k < document->K; k++)
         bp_explain_add(figures, "r2", 1, at[R2] + k, 1);
 }

@@ -307,8 +307,12 @@ static bp_err put_array(const explainer *self, const method_file *file,
 static void add_figures(const explainer *self, const method_file *file, json_t *figures,
                         const bp_explained *document, const float *results)
 {
+    const bp_explain_form form = explain_form(self, document);
+    const float *at[BP_EXPLAIN_ARRAYS];
+
+    bp_explain_lay_out(at, file->method, &form, results);
     if (file->method->add)
-        file->method->add(figures, &self->settings, document, results);
+        file->method->add(figures, &self->settings, document, at);
     bp_explain_end_document(figures);
 }
 

@@ -13,8 +13,8 @@
  * rendering of its fields is damaged, so no byte of a file is unchecked.
  *
  * To write a file: bp_h5_create, ..., bp_h5_close, bp_user_block_seal. To read one:
- * bp_user_block_verify, bp_user_block_expect, and only then bp_h5_open: HDF5 sees no byte that was
- * not hashed.
+ * bp_user_block_verify, bp_user_block_expect, and only then bp_h5_open, which is bp_h5_open_kind:
+ * HDF5 sees no byte that was not hashed.
  *
  * Kinds there are: "corpus", "checkpoint", "bilm-weights", "head-samples", "score-documents",
  * "score-outcomes", "score-states", "score-tokens". A new one is a kind and a version (from 1)
