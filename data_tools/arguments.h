@@ -35,4 +35,7 @@ typedef struct tool_files {
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
                   char **argv);
 
+/** Warn where a separator has the characters "\\n" or "\\t", which shells leave as they are. */
+void tool_warn_of_escapes(const char *separator);
+
 #endif

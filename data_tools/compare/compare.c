@@ -475,8 +475,8 @@ static bp_err check(const compare_arguments *arguments)
 {
     if (arguments->between && (arguments->sides.count != 1 || arguments->json))
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
-                       "--between takes one score folder, and --csv: at the command line; see "
-                       "bagpipe-data compare --help");
+                       "--between takes one score folder, whose rows --csv writes: at the command "
+                       "line; name one, and leave --json out");
     if (arguments->between &&
         (arguments->seed != 1 || arguments->resamples != BP_RESAMPLES || arguments->anyway))
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
@@ -484,8 +484,8 @@ static bp_err check(const compare_arguments *arguments)
                        "line; leave them out with --between, whose intervals are Student's");
     if (!arguments->between && arguments->figure)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
-                       "--figure is of --between LABEL: at the command line; see bagpipe-data "
-                       "compare --help");
+                       "--figure is of --between LABEL: at the command line; leave it out, and see "
+                       "bagpipe-data table A B --figure for the figures of both by the byte");
     if (!arguments->between && arguments->sides.count != 2)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes two score folders or two checkpoints, not %d: at the command "
@@ -556,8 +556,9 @@ const bp_tool bp_tool_compare = {
                  "--anyway.\n"
                  "With --between it takes one folder, and says which documents are harder for this "
                  "model: the figures of each value of the label, the hardest first, and for each "
-                 "pair of values by how much, with p between documents (Welch's t) and Holm's "
-                 "adjustment for the number of pairs.\n"
+                 "pair of values by how much, with p between documents (Welch's t), Holm's "
+                 "adjustment for the number of pairs, and whether a pair that differs does so by "
+                 "bits per byte (or perplexity) too.\n"
                  "A and B may be two checkpoints (step folders, imported folders, or run folders "
                  "of trainings): every byte is verified, and they are equal to the bit, or what "
                  "differs first is named (the kind of model, else a tensor), with status 65. That "

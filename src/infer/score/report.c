@@ -102,7 +102,7 @@ static bool is_shown(const json_t *summary, const json_t *values)
 {
     size_t count = json_object_size(values);
 
-    return count <= VALUES_MOST && (double)(VALUE_LEAST * count) <= figure(summary, "documents");
+    return count <= VALUES_MOST && (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents");
 }
 
 /* Labels without rows. */
