@@ -13,14 +13,13 @@
 #include <string.h>
 
 #define OPTIONS_MOST 64 /* rows of a tool's options */
-#define VALUES_MOST 64 /* of a tool; of one after them it is not said that it is given twice */
 
 typedef struct parsing {
     const bp_tool *tool;
     struct argp_option rows[OPTIONS_MOST + 1]; /* tool->help.options, each with a key */
     const tool_value *values;
     tool_files *files;
-    bool given[VALUES_MOST]; /* by the place of its value */
+    bool given[OPTIONS_MOST]; /* by the index of its value */
     bp_err err;
 } parsing;
 
@@ -97,17 +96,14 @@ static bp_err refuse(const bp_tool *tool, const char *argument)
 /* An option of one value: the last one counts. */
 static void warn_of_twice(parsing *self, const tool_value *value, const char *text)
 {
-    const struct argp_option *row = self->tool->help.options;
     int64_t at = value - self->values;
 
-    while (row->key != value->key)
-        row++;
-    if (at >= VALUES_MOST)
+    if (at >= OPTIONS_MOST)
         return;
     if (self->given[at] && strcmp(*value->text, text) != 0)
         BP_WARN("command.given_twice",
-                "--%s is given twice: at the command line; the last one, %s, counts", row->name,
-                text);
+                "--%s is given twice: at the command line; the last one, %s, counts",
+                value->option, text);
     self->given[at] = true;
 }
 
