@@ -24,6 +24,8 @@
 #define TAG_TP   5
 #define TAG_MEET 6
 #define TAG_TIED 7
+#define TAG_ROWS 8
+#define TAG_BACK 9
 #define JOBS_END (-1)
 
 /* Between a rank and its progress thread. All ranks are threads of one process; as messages, those
@@ -219,6 +221,45 @@ static void tensor(const simulation *s, int rounds, double bytes)
         }
 }
 
+/* Rows to the other ranks of a group of E, and results for theirs, a part for each; half of the own
+ * part is computed before theirs, half after it. */
+static void experts(const simulation *s, double seconds, double rows, double back, int rounds)
+{
+    int E = mesh(s, "expert"), at = s->d % E;
+    MPI_Request *all = calloc(4 * (size_t)E, sizeof *all);
+
+    if (!all)
+        fail("no memory");
+    compute(rounds * s->latency);
+    for (int turn = 0; turn < E; turn++) {
+        int to = 2 * rank_at(s, s->p, s->d - at + (at + turn) % E, s->t),
+            from = 2 * rank_at(s, s->p, s->d - at + (at + E - turn) % E, s->t);
+
+        for (int k = 0; k < 4; k++)
+            all[4 * turn + k] = MPI_REQUEST_NULL;
+        if (turn == 0)
+            continue;
+        MPI_Irecv(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, from, TAG_ROWS, MPI_COMM_WORLD,
+                  &all[4 * turn]);
+        MPI_Irecv(s->bytes, count_of(back / (E - 1)), MPI_BYTE, to, TAG_BACK, MPI_COMM_WORLD,
+                  &all[4 * turn + 1]);
+        MPI_Isend(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, to, TAG_ROWS, MPI_COMM_WORLD,
+                  &all[4 * turn + 2]);
+    }
+    compute(seconds / (2 * E));
+    for (int turn = 1; turn < E; turn++) {
+        int from = 2 * rank_at(s, s->p, s->d - at + (at + E - turn) % E, s->t);
+
+        MPI_Wait(&all[4 * turn], MPI_STATUS_IGNORE);
+        compute(seconds / E);
+        MPI_Isend(s->bytes, count_of(back / (E - 1)), MPI_BYTE, from, TAG_BACK, MPI_COMM_WORLD,
+                  &all[4 * turn + 3]);
+    }
+    compute(seconds / (2 * E));
+    MPI_Waitall(4 * E, all, MPI_STATUSES_IGNORE);
+    free(all);
+}
+
 /* All ranks: a dissemination barrier, and what other rounds of small messages take. */
 static void meet(const simulation *s, int rounds)
 {
@@ -243,6 +284,8 @@ static void run_op(simulation *s, const json_t *op, bool first)
         send(s, (int)number(op, 1), number(op, 2));
     } else if (is(op, "tensor")) {
         tensor(s, (int)number(op, 1), number(op, 2));
+    } else if (is(op, "experts")) {
+        experts(s, number(op, 1), number(op, 2), number(op, 3), (int)number(op, 4));
     } else if (is(op, "reduce") || is(op, "gather")) {
         int gathers = is(op, "gather");
 
@@ -318,8 +361,8 @@ static size_t largest(const json_t *value)
         }
         json_array_foreach(json_object_get(stage, "ops"), n, one)
         {
-            size_t bytes = json_array_size(one) > 2 ? (size_t)number(one, 2) : 0;
-            most = bytes > most ? bytes : most;
+            for (size_t at = 2; at < json_array_size(one); at++)
+                most = (size_t)number(one, at) > most ? (size_t)number(one, at) : most;
         }
     }
     return most;
