@@ -221,39 +221,44 @@ static void tensor(const simulation *s, int rounds, double bytes)
         }
 }
 
-/* Rows to the other ranks of a group of E, and results for theirs, a part for each; half of the own
- * part is computed before theirs, half after it. */
+/* The data rank of a group of E that is `turn` places after this one. */
+static int in_group(const simulation *s, int E, int turn)
+{
+    int at = s->d % E;
+
+    return 2 * rank_at(s, s->p, s->d - at + (at + turn) % E, s->t);
+}
+
+/* Rows to the other ranks of a group of E, and results for theirs, a part for each; the next one's
+ * rows travel while one computes. Half of the own part comes first, half last. */
 static void experts(const simulation *s, double seconds, double rows, double back, int rounds)
 {
-    int E = mesh(s, "expert"), at = s->d % E;
+    int E = mesh(s, "expert");
     MPI_Request *all = calloc(4 * (size_t)E, sizeof *all);
 
     if (!all)
         fail("no memory");
     compute(rounds * s->latency);
-    for (int turn = 0; turn < E; turn++) {
-        int to = 2 * rank_at(s, s->p, s->d - at + (at + turn) % E, s->t),
-            from = 2 * rank_at(s, s->p, s->d - at + (at + E - turn) % E, s->t);
-
-        for (int k = 0; k < 4; k++)
-            all[4 * turn + k] = MPI_REQUEST_NULL;
-        if (turn == 0)
-            continue;
-        MPI_Irecv(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, from, TAG_ROWS, MPI_COMM_WORLD,
-                  &all[4 * turn]);
-        MPI_Irecv(s->bytes, count_of(back / (E - 1)), MPI_BYTE, to, TAG_BACK, MPI_COMM_WORLD,
-                  &all[4 * turn + 1]);
-        MPI_Isend(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, to, TAG_ROWS, MPI_COMM_WORLD,
-                  &all[4 * turn + 2]);
-    }
-    compute(seconds / (2 * E));
+    for (int k = 0; k < 4 * E; k++)
+        all[k] = MPI_REQUEST_NULL;
     for (int turn = 1; turn < E; turn++) {
-        int from = 2 * rank_at(s, s->p, s->d - at + (at + E - turn) % E, s->t);
-
+        MPI_Irecv(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, in_group(s, E, E - turn), TAG_ROWS,
+                  MPI_COMM_WORLD, &all[4 * turn]);
+        MPI_Irecv(s->bytes, count_of(back / (E - 1)), MPI_BYTE, in_group(s, E, turn), TAG_BACK,
+                  MPI_COMM_WORLD, &all[4 * turn + 1]);
+    }
+    for (int turn = 0; turn < E; turn++) {
+        if (turn + 1 < E) {
+            if (turn > 0)
+                MPI_Wait(&all[4 * turn - 2], MPI_STATUS_IGNORE);
+            MPI_Isend(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, in_group(s, E, turn + 1),
+                      TAG_ROWS, MPI_COMM_WORLD, &all[4 * turn + 6]);
+        }
         MPI_Wait(&all[4 * turn], MPI_STATUS_IGNORE);
-        compute(seconds / E);
-        MPI_Isend(s->bytes, count_of(back / (E - 1)), MPI_BYTE, from, TAG_BACK, MPI_COMM_WORLD,
-                  &all[4 * turn + 3]);
+        compute(seconds / (turn == 0 ? 2 * E : E));
+        if (turn > 0)
+            MPI_Isend(s->bytes, count_of(back / (E - 1)), MPI_BYTE, in_group(s, E, E - turn),
+                      TAG_BACK, MPI_COMM_WORLD, &all[4 * turn + 3]);
     }
     compute(seconds / (2 * E));
     MPI_Waitall(4 * E, all, MPI_STATUSES_IGNORE);
