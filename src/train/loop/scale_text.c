@@ -80,7 +80,8 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan)
            "slower than others");
     for (int k = 0; k < plan->count; k++)
         if (plan->rows[k].configured && bp_mesh_shape_experts(&self->mesh_shape) > 1)
-            bp_log("rows of experts (mesh.expert = %d), beside their products, take at least another %.0f "
+            bp_log("rows of experts (mesh.expert = %d), beside their products, take at least "
+                   "another %.0f "
                    "%% of the step of *",
                    bp_mesh_shape_experts(&self->mesh_shape),
                    100 * plan->rows[k].time.experts / plan->rows[k].time.step);
