@@ -407,8 +407,10 @@ int64_t bp_model_experts(const bp_model_shape *shape);
 void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *config);
 /** Does a cap go over the logits of words (bp_head_shape.cap)? */
 bool bp_model_caps_logits(const bp_model_shape *shape);
-/** FLOPs of a block of the whole network, with a task's head in place of the family's. */
+/** FLOPs of a block of the whole network, with a task's head in place of the family's. And those of
+ * a token in the experts of a block, which are a part of these; 0 if it has none. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
+double bp_model_expert_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_block_output(const bp_model_shape *shape, int block);
 /** Number of blocks of the whole network; 0 if the shape is incomplete. */
 int bp_model_blocks(const bp_model_shape *shape);

@@ -155,6 +155,12 @@ class Experts(JobTest):
         beside = self.applied("score", "beside", self.at("mixtures"), 2, "mesh.members=2", *keys)
         self.assertEqual(beside, self.applied("score", "beside-apart", self.at("mixtures"), 4, "mesh.members=2", "mesh.expert=2", *keys))
 
+    def test_a_checkpoint_and_its_keys_begin_a_training(self):
+        """With adapters, whose bits are those of one rank too."""
+        first = self.trained("first", 0, *MIXTRAL, "train.steps=1")
+        keys = (*MIXTRAL, f"model.init={first}", "adapter.kind=lora", "adapter.rank=2", "train.steps=2", "train.valid_every=0")
+        self.check_bits(self.trained("tuned", 0, *keys), "tuned-apart", 2, "mesh.expert=2", *keys)
+
     def test_what_has_no_experts_to_share_out_is_refused(self):
         mixture, llama = self.trained("mixed", 0, *MIXTRAL, "train.steps=1"), self.trained("plain", 0, "model.layers=1", "model.width=16", "train.steps=1")
         corpus = f"score.corpus={self.at('valid.h5')}"

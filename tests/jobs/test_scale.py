@@ -73,13 +73,15 @@ class Scale(JobTest):
         self.assertFalse(os.path.exists(self.at("planned")))
 
     def test_a_simulated_step_takes_the_time_of_the_plan(self):
-        for name, keys in (("data", ()), ("pipe", ("mesh.pipeline=2", "mesh.schedule=interleaved")), ("rows", ("mesh.tensor=2", "mesh.sums=bf16"))):
+        for name, keys in (("data", ()), ("pipe", ("mesh.pipeline=2", "mesh.schedule=interleaved")), ("rows", ("mesh.tensor=2", "mesh.sums=bf16")),
+                           ("experts", ("model.kind=mixtral", "model.width=128", "model.experts=4", "model.experts_chosen=2", "mesh.expert=4"))):
             path = self.at(name + ".json")
             result = self.plan("--ranks", "8", "--nodes", "4", "--schedule", path, *keys)
             self.assertEqual(result.status, 0, str(result))
             with open(path, encoding="utf-8") as file:
                 step = json.load(file)
             self.assertEqual((step["format"], step["ranks"], step["node_ranks"]), ("bagpipe step", 8, 2))
+            self.assertEqual(name == "experts", "rows of experts (mesh.expert = 4)" in result.out)
             if not os.path.exists(program("simulated_step")):
                 self.skipTest("there is no SimGrid")
             done = subprocess.run([sys.executable, SIMULATE, program("simulated_step"), path], capture_output=True, text=True, check=False)

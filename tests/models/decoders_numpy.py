@@ -1,7 +1,7 @@
 """Decoders of Hugging Face's folders in numpy's float64, written from their formulas: RMS norms, rotary positions, gated MLPs or experts.
 
     names_and_shapes(config): the tensors of a folder; states(config, tensors, tokens): what a head reads at each token;
-    logprobs(config, tensors, tokens): log p of tokens[1:], each given those before it
+    logprobs(config, tensors, tokens): log p of tokens[1:], each given those before it; balance(...): the balance loss of experts over tokens[:-1]
 """
 import numpy
 
@@ -195,15 +195,17 @@ def gated(config, gate, up):
     return (0.5 * gate * (1 + numpy.tanh(numpy.sqrt(2 / numpy.pi) * (gate + 0.044715 * gate ** 3))) if config["model_type"] in GEMMA else silu(gate)) * up
 
 
-def experts(config, w, layer, x):
+def experts(config, w, layer, x, routed):
     kind, chosen = config["model_type"], config["num_experts_per_tok"]
     before, (gate, up, down) = (layer + "block_sparse_moe.", ("w1", "w3", "w2")) if kind == "mixtral" else (layer + "mlp.", ("gate_proj", "up_proj", "down_proj"))
     logits = x @ w[before + "gate.weight"].T
     p = numpy.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
     out = numpy.zeros_like(x)
+    routed.append((p, numpy.zeros_like(p)))
     for t, row in enumerate(p):
         best = numpy.argsort(-row)[:chosen]
+        routed[-1][1][t, best] = 1
         shares = row[best] / (row[best].sum() if kind == "mixtral" or config.get("norm_topk_prob", False) else 1)
         for e, share in zip(best, shares):
             one = f"{before}experts.{e}."
@@ -211,10 +213,10 @@ def experts(config, w, layer, x):
     return out
 
 
-def mlp(config, w, k, x):
+def mlp(config, w, k, x, routed):
     layer = f"model.layers.{k}."
     if is_sparse(config, k):
-        return experts(config, w, layer, x)
+        return experts(config, w, layer, x, routed)
     if config["model_type"] == "phi3":
         gate, up = numpy.split(x @ w[layer + "mlp.gate_up_proj.weight"].T, 2, -1)
     else:
@@ -222,9 +224,9 @@ def mlp(config, w, k, x):
     return gated(config, gate, up) @ w[layer + "mlp.down_proj.weight"].T
 
 
-def states(config, tensors, tokens):
+def states(config, tensors, tokens, routed=None):
     kind, w = config["model_type"], {name: numpy.asarray(value, numpy.float64) for name, value in tensors.items()}
-    branch = config.get("residual_multiplier", 1)
+    branch, routed = config.get("residual_multiplier", 1), [] if routed is None else routed
     h = w["model.embed_tokens.weight"][numpy.asarray(tokens)] * (config["hidden_size"] ** 0.5 if kind in GEMMA else config.get("embedding_multiplier", 1))
     for k in range(config["num_hidden_layers"]):
         def norm(name, x, layer=f"model.layers.{k}."):
@@ -232,14 +234,24 @@ def states(config, tensors, tokens):
 
         if kind == "olmo2":
             h = h + norm("post_attention_layernorm", attention(config, w, k, h))
-            h = h + norm("post_feedforward_layernorm", mlp(config, w, k, h))
+            h = h + norm("post_feedforward_layernorm", mlp(config, w, k, h, routed))
         elif kind in GEMMA:
             h = h + norm("post_attention_layernorm", attention(config, w, k, norm("input_layernorm", h)))
-            h = h + norm("post_feedforward_layernorm", mlp(config, w, k, norm("pre_feedforward_layernorm", h)))
+            h = h + norm("post_feedforward_layernorm", mlp(config, w, k, norm("pre_feedforward_layernorm", h), routed))
         else:
             h = h + branch * attention(config, w, k, norm("input_layernorm", h))
-            h = h + branch * mlp(config, w, k, norm("post_attention_layernorm", h))
+            h = h + branch * mlp(config, w, k, norm("post_attention_layernorm", h), routed)
     return norm_by(config, h, w["model.norm.weight"])
+
+
+def balance(config, tensors, tokens):
+    """E times the sum over experts of their share of rows times their mean probability, over the rows of all layers; 0 without experts."""
+    routed = []
+    states(config, tensors, tokens[:-1], routed)
+    if not routed:
+        return 0
+    p, chosen = (numpy.concatenate(part) for part in zip(*routed))
+    return p.shape[1] * (chosen.mean(0) * p.mean(0)).sum()
 
 
 def logprobs(config, tensors, tokens):

@@ -99,12 +99,14 @@ OLDER = {
 
 
 ONE, TENSOR, STAGES = (0, ()), (2, ("mesh.tensor=2",)), (2, ("mesh.pipeline=2",))
+EXPERTS = 2, ("mesh.expert=2", "train.batch=2", "mesh.micro_batch=1")  # each rank has the whole text
 TRAINED = (
     ("qwen3", *TENSOR, {"head_dim": 14, "num_key_value_heads": 1, "tie_word_embeddings": True}),
     ("gemma2", *STAGES, {"hidden_size": 23, "head_dim": 16, "query_pre_attn_scalar": 3, "attn_logit_softcapping": 3.0, "sliding_window": 3}),
     ("phi3", *ONE, {"hidden_size": 32, "partial_rotary_factor": 0.75, "num_key_value_heads": 1, "rope_scaling": LONGROPE, "original_max_position_embeddings": 40}),
     ("mixtral", *TENSOR, {"num_experts_per_tok": 1, "num_local_experts": 7, "router_aux_loss_coef": 0.0}),
-    ("olmoe", *ONE, {"num_experts": 6, "num_experts_per_tok": 3, "num_key_value_heads": 1, "clip_qkv": 0.5, "router_aux_loss_coef": 0.0}),
+    ("olmoe", *ONE, {"num_experts": 6, "num_experts_per_tok": 3, "num_key_value_heads": 1, "clip_qkv": 0.5, "router_aux_loss_coef": 0.2}),
+    ("qwen3_moe", *EXPERTS, {"num_hidden_layers": 3, "mlp_only_layers": [1], "num_experts": 6, "num_experts_per_tok": 5, "norm_topk_prob": True, "router_aux_loss_coef": 0.3}),
     ("bloom", *ONE, {"n_head": 5, "hidden_size": 35}),
     ("opt", *STAGES, {"do_layer_norm_before": False, "word_embed_proj_dim": 7}),
     ("gptj", *ONE, {"rotary_dim": 6, "n_head": 3, "n_inner": 37}),
@@ -194,7 +196,18 @@ class Shapes(FolderTest):
                            "model.dropout=0", *slopes.DESCENT, "train.batch=1", *mesh], ranks)
                 self.must(["bagpipe-data", "export", self.at(name + ".run"), "--out", self.at(name + ".out")])
                 after, w = read_tensors(os.path.join(self.at(name + ".out"), "model.safetensors")), {one: value.astype(float) for one, value in tensors.items()}
-                slopes.check(lambda: -oracle.logprobs(config, w, tokens).mean(), w, {one: w[one] - after[one] for one in w})
+                weight = config.get("router_aux_loss_coef", 0)
+                slopes.check(lambda: -oracle.logprobs(config, w, tokens).mean() + (weight and weight * oracle.balance(config, w, tokens)), w, {one: w[one] - after[one] for one in w})
+
+    def test_experts_in_no_layer_are_refused(self):
+        for k, keys in enumerate(({"decoder_sparse_step": 3}, {"mlp_only_layers": [0, 1]})):
+            config = {"model_type": "qwen3_moe", **COMMON, **OF["qwen3_moe"], **keys}
+            os.makedirs(self.at(f"dense{k}"))
+            write_tensors(self.at(f"dense{k}/model.safetensors"), weights(config))
+            self.write(f"dense{k}/config.json", json.dumps(config))
+            self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "import", self.at(f"dense{k}"), "--out", self.at("never"), "--no-tokenizer"]), 65,
+                              "[huggingface.unsupported]", "mlp_only_layers")
+            self.assertFalse(os.path.exists(self.at("never")))
 
     def test_probabilities_are_numpys(self):
         for k, (kind, keys) in enumerate(SHAPES):

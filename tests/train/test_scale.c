@@ -63,6 +63,16 @@ static void partners_on_other_nodes_are_counted(void **state)
     assert_int_equal(four.pipeline, 4);
     assert_int_equal(four.tensor, 0);
     assert_int_equal(one.pipeline + one.data[0] + one.data[1], 0);
+    assert_int_equal(four.turns_here + four.turns_away, 0);
+    mesh.expert = 4; /* the next rank but one is on another node, of the others some are */
+    four = bp_node_layout_of(&mesh, 4);
+    assert_int_equal(four.turns_here, 0);
+    assert_int_equal(four.turns_away, 3);
+    assert_int_equal(four.experts, 2 + 4 + 2);
+    mesh.expert = 2;
+    four = bp_node_layout_of(&mesh, 4);
+    assert_int_equal(four.turns_here, 1);
+    assert_int_equal(four.turns_away + four.experts, 0);
     mesh = (bp_mesh_shape){.members = 1, .pipeline = 1, .data = 3, .tensor = 2};
     odd = bp_node_layout_of(&mesh,
                             2); /* nodes of 3 ranks: the second group of tensor ranks is on both */

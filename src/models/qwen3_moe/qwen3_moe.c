@@ -45,6 +45,18 @@ static bool is_sparse(const bp_hf_shape *shape, int64_t layer)
     return sparse;
 }
 
+static bp_err check(const bp_hf_shape *shape, const char *path)
+{
+    for (int64_t layer = 0; layer < bp_hf_size_of(shape, "layers"); layer++)
+        if (is_sparse(shape, layer))
+            return bp_stack_hf_check(shape, path);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "huggingface.unsupported",
+        "\"decoder_sparse_step\" and \"mlp_only_layers\" leave no layer with experts: at "
+        "%s; this is a model of \"model_type\" \"qwen3\"",
+        path);
+}
+
 static const bp_hf_setting SETTINGS[] = {
     BP_HF_LLAMA_SETTINGS, {"use_sliding_window", "false"}, {0}};
 
@@ -66,7 +78,7 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 static const bp_hf_table QWEN3_MOE = {
-    BP_STACK_HF_TABLE("qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM"),
+    BP_STACK_HF_TABLE_OF("qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM", check, bp_rope_hf_derive),
     .sizes = HF_SIZES,
     .settings = SETTINGS,
     .rows = ROWS,

@@ -136,6 +136,13 @@ int64_t bp_model_active_parameters(const bp_model_shape *shape)
                 : sparse_count(shape) * idle * 3 * shape->width * expert_inner(shape));
 }
 
+double bp_model_expert_cost(const bp_model_shape *shape, int block)
+{
+    bool has = block > 0 && block <= shape->layers && is_sparse(shape, block - 1);
+
+    return has ? 6.0 * (double)(shape->stack.chosen * shape->width * expert_inner(shape)) : 0;
+}
+
 /* For layer `number`. */
 static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 {

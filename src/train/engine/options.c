@@ -437,7 +437,8 @@ void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *s
     const bp_optimizer_row *row = bp_optimizer_row_of(spec->optimizer.kind);
     int ranks = bp_mesh_shape_experts(mesh);
 
-    bp_model_check_experts(shape, ranks, config);
+    if (shape->family) /* else it is model.init's, and checked when that is read */
+        bp_model_check_experts(shape, ranks, config);
     if (ranks == 1)
         return;
     if (row->squares || spec->optimizer.kind == BP_LAMB || spec->optimizer.kind == BP_ADAFACTOR)

@@ -40,8 +40,8 @@ static bp_err find_time(bp_step_time *out, const trainer *self, const memory_cas
     return err;
 }
 
-/* A step of the same copies on one node, with equal work for each; if a copy needs several nodes,
- * the time of ranks that only compute. */
+/* A step of the same copies on one node, with equal work for each; if a copy, or ranks that share
+ * out experts, need several nodes, the time of ranks that only compute. */
 static double seconds_of_node(const bp_scale_plan *plan, const trainer *self,
                               const bp_scale_row *row)
 {
@@ -52,7 +52,7 @@ static double seconds_of_node(const bp_scale_plan *plan, const trainer *self,
     memory_case small = *one;
     bp_step_time time;
 
-    if (ranks % copy != 0)
+    if (ranks % copy != 0 || ranks / copy % bp_mesh_shape_experts(&one->mesh) != 0)
         return alone;
     small.mesh.data = ranks / copy;
     small.spec.batch = one->spec.batch / one->mesh.data * small.mesh.data;

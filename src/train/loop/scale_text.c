@@ -78,9 +78,13 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan)
            "a node; the error "
            "is that of the model, without other jobs on the network and without ranks that are "
            "slower than others");
-    if (bp_mesh_shape_experts(&self->mesh_shape) > 1)
-        bp_log("what experts send each other (mesh.expert) is not in these times: "
-               "docs/parallelism.md has its bytes");
+    for (int k = 0; k < plan->count; k++)
+        if (plan->rows[k].configured && bp_mesh_shape_experts(&self->mesh_shape) > 1)
+            bp_log("rows of experts (mesh.expert = %d), beside their products, take at least "
+                   "another %.0f "
+                   "%% of the step of *",
+                   bp_mesh_shape_experts(&self->mesh_shape),
+                   100 * plan->rows[k].time.experts / plan->rows[k].time.step);
     bp_log("a checkpoint: %.0f files, %.2f GiB; a restart: %.0f opens, %.2f GiB read",
            plan->checkpoint_files, plan->checkpoint_bytes / 1073741824, plan->restart_opens,
            plan->restart_bytes / 1073741824);

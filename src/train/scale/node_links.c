@@ -47,6 +47,15 @@ static int farthest_tensor(const bp_node_layout *at, int rank, int unused)
     return rank - first < last - rank ? last : first;
 }
 
+/* The turn-th data rank after it in its group (nn/transformer/expert_exchange.c). */
+static int expert_partner(const bp_node_layout *at, int rank, int turn)
+{
+    int E = bp_mesh_shape_experts(&at->mesh), T = at->mesh.tensor,
+        place = rank / T % at->mesh.data % E;
+
+    return rank + ((place + turn) % E - place) * T;
+}
+
 int bp_node_crossing(const bp_node_layout *layout, int stride)
 {
     for (int k = 0; k < 31; k++)
@@ -64,6 +73,13 @@ bp_node_layout bp_node_layout_of(const bp_mesh_shape *mesh, int nodes)
         out.data[k] = most_crossing(&out, data_partner, 1 << k);
     out.pipeline = mesh->pipeline > 1 ? most_crossing(&out, next_stage, 0) : 0;
     out.tensor = mesh->tensor > 1 ? most_crossing(&out, farthest_tensor, 0) : 0;
+    for (int turn = 1; turn < bp_mesh_shape_experts(mesh); turn++) {
+        int crossing = most_crossing(&out, expert_partner, turn);
+
+        out.turns_here += crossing == 0;
+        out.turns_away += crossing > 0;
+        out.experts += crossing;
+    }
     return out;
 }
 

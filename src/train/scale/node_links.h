@@ -16,6 +16,9 @@ typedef struct bp_node_layout {
      * may be 0 */
     int data[32];         /* along data ranks that are 1, 2, 4... apart */
     int pipeline, tensor; /* with the next stage; with the farthest tensor rank */
+    /* turns in which ranks exchange experts' rows: within a node, between nodes, and the sum over
+     * these */
+    int turns_here, turns_away, experts;
 } bp_node_layout;
 
 bp_node_layout bp_node_layout_of(const bp_mesh_shape *mesh, int nodes);

@@ -18,6 +18,9 @@ static json_t *op_json(const bp_step_program *program, const bp_step_stage *stag
         return json_pack("[s, i, o]", name, (int)op->backward, bp_json_real(op->bytes));
     case BP_STEP_TENSOR:
         return json_pack("[s, i, o]", name, op->rounds, bp_json_real(op->bytes));
+    case BP_STEP_EXPERTS:
+        return json_pack("[s, o, o, o, i]", name, bp_json_real(op->flops / rates->flops),
+                         bp_json_real(op->bytes), bp_json_real(op->back), op->rounds);
     case BP_STEP_REDUCE:
     case BP_STEP_GATHER:
         return json_pack("[s, i, o]", name, op->group,
@@ -73,10 +76,11 @@ json_t *bp_step_json(const bp_step_program *program, const bp_network_rates *rat
     for (int s = 0; s < program->mesh.pipeline; s++)
         (void)json_array_append_new(stages,
                                     stage_json(program, &program->stages[s], rates, &layout));
-    return json_pack("{s:s, s:i, s:i, s:{s:i, s:i, s:i}, s:i, s:b, s:o, s:o, s:o, s:o}", "format",
-                     "bagpipe step", "ranks", layout.ranks, "node_ranks", layout.node_ranks, "mesh",
-                     "pipeline", program->mesh.pipeline, "data", program->mesh.data, "tensor",
-                     program->mesh.tensor, "value_bytes", program->value_bytes, "overlap",
-                     (int)program->overlap, "tokens", bp_json_real(program->tokens), "rates",
-                     rates_json(rates), "step_seconds", bp_json_real(time.step), "stages", stages);
+    return json_pack(
+        "{s:s, s:i, s:i, s:{s:i, s:i, s:i, s:i}, s:i, s:b, s:o, s:o, s:o, s:o}", "format",
+        "bagpipe step", "ranks", layout.ranks, "node_ranks", layout.node_ranks, "mesh", "pipeline",
+        program->mesh.pipeline, "data", program->mesh.data, "tensor", program->mesh.tensor,
+        "expert", bp_mesh_shape_experts(&program->mesh), "value_bytes", program->value_bytes,
+        "overlap", (int)program->overlap, "tokens", bp_json_real(program->tokens), "rates",
+        rates_json(rates), "step_seconds", bp_json_real(time.step), "stages", stages);
 }

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-const char *const bp_step_kind_names[BP_STEP_KINDS] = {"compute", "receive", "send", "tensor",
-                                                       "reduce",  "reduced", "tied", "agree",
-                                                       "gather",  "gathered"};
+const char *const bp_step_kind_names[BP_STEP_KINDS] = {"compute", "receive", "send",    "tensor",
+                                                       "experts", "reduce",  "reduced", "tied",
+                                                       "agree",   "gather",  "gathered"};
 
 #define FLOAT ((double)sizeof(float))
 
@@ -52,6 +52,15 @@ static void add_compute(writer *w, double flops, double passes)
 
 /* ---- a block ---- */
 
+static int log2_up(int ranks)
+{
+    int rounds = 0;
+
+    while (1 << rounds < ranks)
+        rounds++;
+    return rounds;
+}
+
 /* Adds the bytes that a tensor rank sends for a block, per element of the residual stream and half
  * layer. Embedding and head have one sum, layers two. */
 static void add_tensor(writer *w, int number, bool backward)
@@ -67,9 +76,32 @@ static void add_tensor(writer *w, int number, bool backward)
                           .bytes = parts * each * w->rows * (double)w->shape->width * (T - 1) / T});
 }
 
+static double expert_flops(const writer *w, int number)
+{
+    return bp_model_expert_cost(w->shape, number) * w->rows / w->mesh.tensor_ranks;
+}
+
+/* Without experts that several ranks share out. */
 static double block_flops(const writer *w, int number)
 {
-    return w->costs[number] * w->rows / w->mesh.tensor_ranks;
+    return w->costs[number] * w->rows / w->mesh.tensor_ranks -
+           (w->mesh.expert_ranks > 1 ? expert_flops(w, number) : 0);
+}
+
+/* Backward computes gate and up again, and sends gradients and shares besides
+ * (docs/parallelism.md). */
+static void add_experts(writer *w, int number, bool backward)
+{
+    int E = w->mesh.expert_ranks;
+    double flops = expert_flops(w, number), width = (double)w->shape->width,
+           rows = w->rows * (double)w->shape->stack.chosen * (E - 1) / E,
+           value = w->spec->precision == BP_BF16 ? sizeof(uint16_t) : FLOAT;
+
+    if (E > 1 && flops > 0)
+        add(w, &(bp_step_op){BP_STEP_EXPERTS, .rounds = log2_up(E),
+                             .flops = (backward ? 8.0 / 3 : 1) * flops,
+                             .bytes = rows * (backward ? 2 * width * value + FLOAT : width * value),
+                             .back = rows * (width + backward) * FLOAT});
 }
 
 /* Waits for the parameters of block k, and copies them for products. */
@@ -118,6 +150,7 @@ static void add_forward(writer *w, const bp_action *action, int first_number)
         if (action->micro_batch == 0)
             add_ready(w, k);
         add_compute(w, block_flops(w, number), 0);
+        add_experts(w, number, false);
         add_tensor(w, number, false);
     }
     if (bp_action_sends(&w->pipeline, w->stage, action))
@@ -138,6 +171,9 @@ static void add_backward(writer *w, const bp_action *action, int first_number)
         int number = first_number + k - first;
 
         add_compute(w, (w->spec->recompute ? 3 : 2) * block_flops(w, number), 0);
+        if (w->spec->recompute)
+            add_experts(w, number, false);
+        add_experts(w, number, true);
         add_tensor(w, number, true);
         if (!sends)
             add_leaf(w, action, k);
@@ -166,15 +202,6 @@ static void add_actions(writer *w)
 }
 
 /* ---- after the last micro-batch ---- */
-
-static int log2_up(int ranks)
-{
-    int rounds = 0;
-
-    while (1 << rounds < ranks)
-        rounds++;
-    return rounds;
-}
 
 static void add_update(writer *w, int g)
 {

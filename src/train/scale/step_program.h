@@ -12,6 +12,8 @@ typedef enum bp_step_kind {
     BP_STEP_RECEIVE,  /* from a pipeline neighbour: bytes */
     BP_STEP_SEND,     /* to it */
     BP_STEP_TENSOR,   /* tensor ranks sum or gather: each sends bytes */
+    BP_STEP_EXPERTS,  /* ranks with the same layer's experts compute flops, while each sends rows of
+                         bytes and returns results of `back` to the others, in equal parts */
     BP_STEP_REDUCE,   /* the sum of a group begins */
     BP_STEP_REDUCED,  /* wait for all sums */
     BP_STEP_TIED,     /* the first and the last stage exchange bytes */
@@ -26,10 +28,11 @@ typedef struct bp_step_op {
     bp_step_kind kind;
     bool backward; /* a pipeline message of gradients, to the previous stage */
     int group;     /* of sums and gathers */
-    int rounds;    /* of agreements */
+    int rounds;    /* of agreements, and of counts of experts' rows */
     double flops;  /* of the model */
     double passes; /* bytes read and written in passes over memory that are not the model's */
     double bytes;  /* of a message */
+    double back;   /* of results */
 } bp_step_op;
 
 /** A group of parameters: units of `unit` floats, shared out over `holders` data ranks that are

@@ -151,6 +151,23 @@ static double tensor_seconds(const run *r, const bp_step_op *op)
            (op->rounds * levels - 1) * bp_message_seconds(r->rates, r->layout.tensor, 0);
 }
 
+/* Rows travel between nodes beside the experts' products. Within a node a core copies them. */
+static void run_experts(const run *r, track *t, const bp_step_op *op)
+{
+    const bp_node_layout *at = &r->layout;
+    const bp_network_rates *rates = r->rates;
+    double each = (op->bytes + op->back) / (at->turns_here + at->turns_away),
+           computes = op->flops / rates->flops,
+           copies = at->turns_here * bp_message_seconds(rates, 0, each),
+           travels = (at->turns_away > 0 ? 2 * rates->node_latency : 0) +
+                     at->experts * (each / rates->node_bandwidth + 2 / rates->message_rate);
+
+    spend(t, op->rounds * bp_message_seconds(rates, at->experts, 0) + copies, &t->parts.experts);
+    spend(t, computes, &t->parts.compute);
+    spend(t, fmax(0, travels - computes - copies), &t->parts.experts);
+    t->parts.link_bytes += at->experts * each;
+}
+
 /* All ranks of a model meet. */
 static void meet(run *r)
 {
@@ -217,6 +234,9 @@ static bool go(run *r, int stage)
         break;
     case BP_STEP_TENSOR:
         spend(t, tensor_seconds(r, op), &t->parts.tensor);
+        break;
+    case BP_STEP_EXPERTS:
+        run_experts(r, t, op);
         break;
     case BP_STEP_REDUCE:
         t->last = op->group;
@@ -345,7 +365,8 @@ static void sum_up(bp_step_time *out, const run *r)
     out->cut = out->compute - mean;
     out->compute = mean;
     out->of_head = stages > 1 && busiest == stages - 1;
-    out->bubble = out->step - out->compute - out->cut - out->tensor - out->sums - out->gather;
+    out->bubble =
+        out->step - out->compute - out->cut - out->tensor - out->experts - out->sums - out->gather;
     for (int s = 0; s < stages; s++)
         out->link_bytes = fmax(out->link_bytes, r->tracks[s].parts.link_bytes);
 }
@@ -355,11 +376,9 @@ const char *bp_step_bound(const bp_step_time *time)
     const struct {
         const char *name;
         double seconds;
-    } parts[] = {{"bubble", time->bubble},
-                 {"sums", time->sums},
-                 {"gather", time->gather},
-                 {"tensor", time->tensor},
-                 {time->of_head ? "head" : "cut", time->cut}};
+    } parts[] = {{"bubble", time->bubble},   {"sums", time->sums},
+                 {"gather", time->gather},   {"tensor", time->tensor},
+                 {"experts", time->experts}, {time->of_head ? "head" : "cut", time->cut}};
     const char *name = "compute";
     double most = time->step / 20;
 

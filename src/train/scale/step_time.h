@@ -15,6 +15,7 @@ typedef struct bp_step_time {
     double cut;        /* what the busiest stage computes beyond that */
     bool of_head;      /* the busiest stage is the last one */
     double tensor;     /* sums and gathers of tensor ranks */
+    double experts;    /* waiting for rows of experts on other ranks, and copies within a node */
     double sums;       /* waiting for sums of gradients, and what they take of compute */
     double gather;     /* the same of gathers */
     double bubble;     /* waiting for other stages; fill and drain */

@@ -24,6 +24,8 @@
 #define TAG_TP   5
 #define TAG_MEET 6
 #define TAG_TIED 7
+#define TAG_ROWS 8
+#define TAG_BACK 9
 #define JOBS_END (-1)
 
 /* Between a rank and its progress thread. All ranks are threads of one process; as messages, those
@@ -219,6 +221,50 @@ static void tensor(const simulation *s, int rounds, double bytes)
         }
 }
 
+/* The data rank of a group of E that is `turn` places after this one. */
+static int in_group(const simulation *s, int E, int turn)
+{
+    int at = s->d % E;
+
+    return 2 * rank_at(s, s->p, s->d - at + (at + turn) % E, s->t);
+}
+
+/* Rows to the other ranks of a group of E, and results for theirs, a part for each; the next one's
+ * rows travel while one computes. Half of the own part comes first, half last. */
+static void experts(const simulation *s, double seconds, double rows, double back, int rounds)
+{
+    int E = mesh(s, "expert");
+    MPI_Request *all = calloc(4 * (size_t)E, sizeof *all);
+
+    if (!all)
+        fail("no memory");
+    compute(rounds * s->latency);
+    for (int k = 0; k < 4 * E; k++)
+        all[k] = MPI_REQUEST_NULL;
+    for (int turn = 1; turn < E; turn++) {
+        MPI_Irecv(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, in_group(s, E, E - turn), TAG_ROWS,
+                  MPI_COMM_WORLD, &all[4 * turn]);
+        MPI_Irecv(s->bytes, count_of(back / (E - 1)), MPI_BYTE, in_group(s, E, turn), TAG_BACK,
+                  MPI_COMM_WORLD, &all[4 * turn + 1]);
+    }
+    for (int turn = 0; turn < E; turn++) {
+        if (turn + 1 < E) {
+            if (turn > 0)
+                MPI_Wait(&all[4 * turn - 2], MPI_STATUS_IGNORE);
+            MPI_Isend(s->bytes, count_of(rows / (E - 1)), MPI_BYTE, in_group(s, E, turn + 1),
+                      TAG_ROWS, MPI_COMM_WORLD, &all[4 * turn + 6]);
+        }
+        MPI_Wait(&all[4 * turn], MPI_STATUS_IGNORE);
+        compute(seconds / (turn == 0 ? 2 * E : E));
+        if (turn > 0)
+            MPI_Isend(s->bytes, count_of(back / (E - 1)), MPI_BYTE, in_group(s, E, E - turn),
+                      TAG_BACK, MPI_COMM_WORLD, &all[4 * turn + 3]);
+    }
+    compute(seconds / (2 * E));
+    MPI_Waitall(4 * E, all, MPI_STATUSES_IGNORE);
+    free(all);
+}
+
 /* All ranks: a dissemination barrier, and what other rounds of small messages take. */
 static void meet(const simulation *s, int rounds)
 {
@@ -243,6 +289,8 @@ static void run_op(simulation *s, const json_t *op, bool first)
         send(s, (int)number(op, 1), number(op, 2));
     } else if (is(op, "tensor")) {
         tensor(s, (int)number(op, 1), number(op, 2));
+    } else if (is(op, "experts")) {
+        experts(s, number(op, 1), number(op, 2), number(op, 3), (int)number(op, 4));
     } else if (is(op, "reduce") || is(op, "gather")) {
         int gathers = is(op, "gather");
 
@@ -318,8 +366,8 @@ static size_t largest(const json_t *value)
         }
         json_array_foreach(json_object_get(stage, "ops"), n, one)
         {
-            size_t bytes = json_array_size(one) > 2 ? (size_t)number(one, 2) : 0;
-            most = bytes > most ? bytes : most;
+            for (size_t at = 2; at < json_array_size(one); at++)
+                most = (size_t)number(one, at) > most ? (size_t)number(one, at) : most;
         }
     }
     return most;
