@@ -131,7 +131,7 @@ char *status_next(const json_t *status, const bp_run_status_job *jobs)
                              integer_of(status, "pid"));
         bp_buffer_printf(&out, "; if it is gone, the same command takes the run over after a "
                                "minute of watching");
-    } else if (ended_by(status, "[training.diverged]")) {
+    } else if (ended_by(status, "[training.diverged")) {
         bp_buffer_printf(&out,
                          "a new run, as the message says: the same command ends the same way");
     } else {
