@@ -203,6 +203,17 @@ class Uncertainty(UncertaintyTest):
             scores = self.scores(name, method)
             groups = self.groups(scores.counts)
             self.assertEqual(list(got["ood"]), ["backward <b>", "other", "both"])
+            self.assertEqual(list(got["scores"]), ["in_domain", *got["ood"]])
+            for group, means in got["scores"].items():
+                for score, column in SCORES.items():
+                    if (method, score) == ("single", "mutual_information"):
+                        self.assertNotIn(score, means["mean"])
+                        continue
+                    x = scores.means(column)[groups[group]]
+                    self.assert_close(means["mean"][score], x.mean(), f"{method} {group} {score}")
+                    if len(x) >= 10:
+                        half = (means["mean_high"][score] - means["mean_low"][score]) / 2 / (x.std(ddof=1) / math.sqrt(len(x)))
+                        self.assertTrue(1.95 < half < 2.27, half)
             for shift in got["ood"]:
                 chosen = numpy.concatenate([groups["in_domain"], groups[shift]])
                 labels = numpy.concatenate([numpy.zeros(len(groups["in_domain"])), numpy.ones(len(groups[shift]))])

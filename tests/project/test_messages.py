@@ -17,7 +17,7 @@ SHOWN = 3  # messages of an identifier, in the page
 SHARED = set("""
     build.no_scalapack command.bad_number command.not_understood command.too_many_names config.unused_key corpus.no_match corpus.no_special_token
     corpus.too_few_documents ensemble.unlike_members fault.injected file.in_the_way file.is_folder file.missing
-    file.no_space file.not_replaced gguf.no_counterpart huggingface.bad_size huggingface.unsupported json.invalid json.wrong_type label.unknown_code memory.short mesh.expert_trains mesh.no_experts mesh.one_model mesh.too_few_blocks
+    file.no_space file.not_replaced gguf.no_counterpart huggingface.bad_size huggingface.unsupported json.invalid json.wrong_type label.unknown label.unknown_code memory.short mesh.expert_trains mesh.no_experts mesh.one_model mesh.too_few_blocks
     mesh.too_many_members model.no_distribution model.not_causal model.unused_key result.damaged run.missing scores.damaged scores.zero_probability
     task.unused_key text.not_utf8 tokenizer.mismatch tokenizer.too_large tokenizer.unknown_kind vocabulary.mismatch vocabulary.token_twice
 """.split())

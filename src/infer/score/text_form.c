@@ -64,6 +64,16 @@ static char *name_of(const speller *self, int64_t token)
     return name;
 }
 
+static bool is_line_break(const speller *self, int64_t token)
+{
+    bp_buffer text = {0};
+
+    spell(self, token, &text);
+    bool is = text.bytes > 0 && memchr(text.data, '\n', text.bytes);
+    bp_buffer_clear(&text);
+    return is;
+}
+
 /* Only punctuation, symbols or white space. */
 static bool is_mark(const speller *self, int64_t token, bp_buffer *text, bp_buffer *word)
 {
@@ -172,7 +182,10 @@ void bp_text_form_warn(const bp_text_counts *counts, bp_corpus *corpus, const ch
     int64_t most, unseen = count_unseen(counts, &most);
     marks m = find_marks(counts, &spelling);
 
-    if (m.tokens > unseen && share(m.tokens, counts->tokens) >= MARKS_LEAST) {
+    bool of_marks = m.tokens > unseen || (unseen > 0 && m.tokens == unseen &&
+                                          !is_line_break(&spelling, most)); /* else --format */
+
+    if (of_marks && share(m.tokens, counts->tokens) >= MARKS_LEAST) {
         warn_of_marks(counts, &m, &spelling, of, training);
     } else if (unseen > 0) {
         char *name = name_of(&spelling, most);

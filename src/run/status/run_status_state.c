@@ -79,7 +79,9 @@ static void add_remedy(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, "do what the message says, then ");
     } else if (says(status, "state", "dead")) {
         if (says(status, "message", "")) /* after SIGKILL there is no message */
-            bp_buffer_printf(out, "it died without a word, as by kill -9, Ctrl-C of mpirun or for lack of memory: ");
+            bp_buffer_printf(
+                out,
+                "it died without a word, as by kill -9, Ctrl-C of mpirun or for lack of memory: ");
         if (job[0] != '\0')
             bp_buffer_printf(out, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
         else
@@ -129,7 +131,7 @@ char *status_next(const json_t *status, const bp_run_status_job *jobs)
                              integer_of(status, "pid"));
         bp_buffer_printf(&out, "; if it is gone, the same command takes the run over after a "
                                "minute of watching");
-    } else if (ended_by(status, "[training.diverged]")) {
+    } else if (ended_by(status, "[training.diverged")) {
         bp_buffer_printf(&out,
                          "a new run, as the message says: the same command ends the same way");
     } else {
