@@ -244,7 +244,8 @@ static void describe_span(bp_buffer *says, const int32_t *ids, int64_t taken, do
     for (int64_t k = 0; k < taken; k++)
         bp_buffer_printf(says, " %d", ids[k]);
     if (isfinite(logprob))
-        bp_buffer_printf(says, ", log-probability %.3f, probability %.3g", logprob, exp(logprob));
+        bp_buffer_printf(says, ", log-probability %.3f, surprisal %.2f bits, probability %.3g",
+                         logprob, -logprob / log(2), exp(logprob));
     else
         bp_buffer_printf(says, ", not scored");
     if (isfinite(information))
@@ -408,8 +409,13 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
         bp_free(path);
         if (err == BP_OK && count > 0)
             err = add_sample(&all_texts, samples, "The hardest document", &all[count - 1]);
-        if (err == BP_OK && count > 2)
-            err = add_sample(&all_texts, samples, "The document in the middle", &all[count / 2]);
+        if (err == BP_OK && count > 2) {
+            char *middle = bp_sprintf(
+                "The document in the middle of those with %" PRId64 " tokens or more", least);
+
+            err = add_sample(&all_texts, samples, middle, &all[count / 2]);
+            bp_free(middle);
+        }
         if (err == BP_OK && count > 1)
             err = add_sample(&all_texts, samples, "The easiest document", &all[0]);
     }
