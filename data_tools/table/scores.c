@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
+#include "questions/answers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -225,12 +226,11 @@ static bp_err read_summary(score_folder *scores)
                        "these are scores of a task, which have no documents.h5 to compare: at %s; "
                        "bagpipe uncertainty compares fine-tuned models",
                        scores->summary_path);
-    const char *format = json_string_value(json_object_get(scores->summary, "format"));
-    if (format && strcmp(format, "bagpipe-questions") == 0)
+    if (answers_are_of(scores->summary))
         return BP_FAIL(BP_ERR_FORMAT, "scores.of_questions",
-                       "these are answers to questions (score.questions), and no scores of "
-                       "documents: at %s; their accuracies with intervals are there, and "
-                       "questions.jsonl has best and answer of each question",
+                       "these are answers to questions (score.questions), which have no scores of "
+                       "documents: at %s; bagpipe-data table and compare read runs of questions "
+                       "alone, other tools scores of a corpus",
                        scores->summary_path);
     corpora = json_object_get(scores->summary, "corpora");
     if (!json_is_object(corpora) || !json_is_object(json_object_get(scores->summary, "convention")))
