@@ -121,6 +121,15 @@ static error_t take(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+void tool_warn_of_escapes(const char *separator)
+{
+    if (separator && (strstr(separator, "\\n") || strstr(separator, "\\t")))
+        BP_WARN("command.escapes",
+                "it has a backslash and a letter, no line break or tab: at --separator = %.60s; in "
+                "bash $'\\n\\n' is an empty line",
+                separator);
+}
+
 void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
 {
     static const char *const what[BP_DISAGREEMENTS] = {"begins", "ends"};

@@ -34,6 +34,9 @@ typedef struct tool_files {
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
                   char **argv);
 
+/** Warn where a separator has the characters "\\n" or "\\t", which shells leave as they are. */
+void tool_warn_of_escapes(const char *separator);
+
 /** Refuse an argument that argp does not understand: an option that the tool has lacks its value,
  * or has one that it does not take; of another one the nearest is named, as it is perhaps another
  * tool's word. Errors: BP_ERR_USAGE. */

@@ -303,6 +303,7 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
+    tool_warn_of_escapes(arguments->separator);
     if (arguments->separator &&
         (converts || strcmp(arguments->format, "text") != 0 || arguments->separator[0] == '\0'))
         return BP_FAIL(BP_ERR_USAGE, "command.no_separator",

@@ -490,8 +490,8 @@ static bp_err check(const compare_arguments *arguments, bool of_questions)
 {
     if (arguments->between && (arguments->sides.count != 1 || arguments->json))
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
-                       "--between takes one score folder, and --csv: at the command line; see "
-                       "bagpipe-data compare --help");
+                       "--between takes one score folder, whose rows --csv writes: at the command "
+                       "line; name one, and leave --json out");
     if ((arguments->between || of_questions) &&
         (arguments->seed != 1 || arguments->resamples != BP_RESAMPLES || arguments->anyway ||
          (of_questions && (arguments->clean || arguments->json))))
@@ -502,7 +502,8 @@ static bp_err check(const compare_arguments *arguments, bool of_questions)
     if (!arguments->between && arguments->figure && !of_questions)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "--figure is of --between LABEL and of answers to questions: at the command "
-                       "line; see bagpipe-data compare --help");
+                       "line; leave it out, and see bagpipe-data table A B --figure for the "
+                       "figures of both by the byte");
     if (!arguments->between && arguments->sides.count != 2)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes two score folders or two checkpoints, not %d: at the command "
@@ -581,8 +582,9 @@ const bp_tool bp_tool_compare = {
                  "whose answer is one of several equally good options are left out, and counted.\n"
                  "With --between it takes one folder, and says which documents are harder for this "
                  "model: the figures of each value of the label, the hardest first, and for each "
-                 "pair of values by how much, with p between documents (Welch's t) and Holm's "
-                 "adjustment for the number of pairs.\n"
+                 "pair of values by how much, with p between documents (Welch's t), Holm's "
+                 "adjustment for the number of pairs, and whether a pair that differs does so by "
+                 "bits per byte (or perplexity) too.\n"
                  "A and B may be two checkpoints (step folders, imported folders, or run folders "
                  "of trainings): every byte is verified, and they are equal to the bit, or what "
                  "differs first is named (the kind of model, else a tensor), with status 65. That "

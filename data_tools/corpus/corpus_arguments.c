@@ -114,6 +114,7 @@ static bp_err check_foreign(const corpus_arguments *arguments)
 
 static bp_err check_separator(const corpus_arguments *arguments)
 {
+    tool_warn_of_escapes(arguments->separator);
     if (!arguments->separator || (corpus_format_is(arguments, "text") && arguments->separator[0]))
         return BP_OK;
     if (arguments->separator[0] == '\0')

@@ -190,7 +190,7 @@ static const struct argp_option OPTIONS[] = {
      "of text, markdown, latex and a plot of score runs: perplexity (default), bits_per_byte or "
      "word_perplexity; of answers to questions acc (default), acc_norm, acc_character, acc_token, "
      "acc_mutual, perplexity, nll, brier or ece; of studies some with commas: auroc, aupr or fpr95 "
-     "by shift and score, sets "
+     "by shift and score, a score (mutual_information) for its means, sets "
      "(coverage and size of conformal sets), nll, accuracy, brier, ece, temperature... (default: "
      "all with intervals but those of shifts and sets)",
      0},
@@ -288,8 +288,8 @@ const bp_tool bp_tool_table = {
              "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
              "label value, with 95 % intervals from 10 documents on. NAME=SCORE-RUN gives its "
              "column a name. As text, markdown "
-             "or latex a row is a corpus or label value, and a column a model; of runs of "
-             "score.questions a row is a task or a group of one. --out FILE.tex "
+             "or latex a row is a corpus or label value with its documents, and a column a model; "
+             "of runs of score.questions a row is a task or a group of one. --out FILE.tex "
              "writes the table into a file, in the form that the ending says. --out FILE.svg or "
              "FILE.png draws it, with the intervals as error bars (gnuplot).\n"
              "A STUDY is the run folder of an uncertainty job: a row a method, a column a figure, "

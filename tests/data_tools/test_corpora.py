@@ -89,6 +89,8 @@ class Corpora(FolderTest):
         empty = self.bytes("empty.txt", b"")
         self.assertEqual(self.made("--separator", "\n\n", empty, self.bytes("p.txt", b"a\nb\n\nc\n\nd"))[0], [b"a\nb", b"c", b"d"])
         self.assertEqual(self.made("--separator", "x", self.bytes("no.txt", b" \n"))[0], [b" \n"])
+        for separator, times in (("\\n\\n", 1), ("\n\n", 0)):
+            self.assert_warning(self.made("--separator", separator, self.bytes("escaped.txt", b"a\n\nb\n"))[2], "[command.escapes]", "$'\\n\\n'", times=times)
 
     def test_a_separator_is_found_wherever_pieces_end(self):
         parts = [b"ab " * k for k in (1, 3_000, 349_524, 349_525, 349_526, 700_000, 2)]  # pieces of 1 MiB

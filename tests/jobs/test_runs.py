@@ -151,7 +151,7 @@ class Runs(JobTest):
         result = self.pretrain("planned", 0, "--plan", "mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2")
         self.assertEqual(result.status, 0, str(result))
         for word in ("parameters", "gradients", "optimizer", "activations", "total", "time estimated",
-                     "pipeline 2 (1f1b, busy 80 % at most with 4 micro-batches)", "8 ranks of"):
+                     "pipeline 2 (1f1b, busy 80 % at most with 4 micro-batches)", "8 ranks of", "for the time on a cluster, give the same command on one of its nodes"):
             self.assertIn(word, result.out)
         self.assertFalse(os.path.exists(self.at("planned")))
         self.assertNotIn("holds a run", result.out)

@@ -79,7 +79,7 @@ static void add_remedy(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, "do what the message says, then ");
     } else if (says(status, "state", "dead")) {
         if (says(status, "message", "")) /* after SIGKILL there is no message */
-            bp_buffer_printf(out, "it died without a word, as by kill -9 or for lack of memory: ");
+            bp_buffer_printf(out, "it died without a word, as by kill -9, Ctrl-C of mpirun or for lack of memory: ");
         if (job[0] != '\0')
             bp_buffer_printf(out, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
         else

@@ -19,7 +19,7 @@
 
 #define BINS        40
 #define LINES_MOST  7  /* corpora with their own histogram: one per colour */
-#define VALUES_MOST 12 /* values of a label shown: those with the most documents */
+#define VALUES_MOST 20 /* values of a label shown: those with the most documents */
 #define TABLE_MOST  500
 #define OUTLIERS    0.005 /* this share of all documents at both ends is in the outermost bins, */
 #define MARGIN      0.02  /* unless a row reaches beyond; of the axis, so that no point is cut */

@@ -403,21 +403,21 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
     if (err == BP_OK)
         err = add_lists(&all_texts, page, all, count);
     if (err == BP_OK && wants && all_texts.tokenizer) {
-        char *path = bp_path_join(self->folder, "tokens.h5");
+        char *path = bp_path_join(self->folder, "tokens.h5"),
+             *middle = least > 1 ? bp_sprintf("The document in the middle of those with %" PRId64
+                                              " tokens or more",
+                                              least)
+                                 : bp_strdup("The document in the middle");
 
         err = bp_h5_open(&all_texts.tokens, path);
         bp_free(path);
         if (err == BP_OK && count > 0)
             err = add_sample(&all_texts, samples, "The hardest document", &all[count - 1]);
-        if (err == BP_OK && count > 2) {
-            char *middle = bp_sprintf(
-                "The document in the middle of those with %" PRId64 " tokens or more", least);
-
+        if (err == BP_OK && count > 2)
             err = add_sample(&all_texts, samples, middle, &all[count / 2]);
-            bp_free(middle);
-        }
         if (err == BP_OK && count > 1)
             err = add_sample(&all_texts, samples, "The easiest document", &all[0]);
+        bp_free(middle);
     }
     bp_h5_drop(&all_texts.tokens);
     bp_tokenizer_free(&all_texts.tokenizer);
