@@ -29,7 +29,7 @@ static char *find_summary(const char *folder)
     return NULL;
 }
 
-bool answers_are_of(const json_t *summary)
+static bool is_of_questions(const json_t *summary)
 {
     const char *format = json_string_value(json_object_get(summary, "format"));
 
@@ -41,7 +41,7 @@ bool answers_are_at(const char *given)
     char *path = find_summary(named_folder(given));
     json_t *summary = NULL;
     bool are =
-        path && bp_json_load(&summary, path, SUMMARY_BYTES) == BP_OK && answers_are_of(summary);
+        path && bp_json_load(&summary, path, SUMMARY_BYTES) == BP_OK && is_of_questions(summary);
 
     json_decref(summary);
     bp_free(path);
@@ -163,7 +163,7 @@ bp_err answers_load(answers *all, const char *given, bool lines)
         bp_sprintf("%.*squestions.jsonl",
                    (int)(bp_path_base(all->summary_path) - all->summary_path), all->summary_path);
     err = bp_json_load(&all->summary, all->summary_path, SUMMARY_BYTES);
-    if (err == BP_OK && !answers_are_of(all->summary))
+    if (err == BP_OK && !is_of_questions(all->summary))
         err = BP_FAIL(BP_ERR_FORMAT, "scores.not_questions",
                       "this run has other results than answers to questions: at %s; name runs of "
                       "score.questions alone, or runs of other scores alone",

@@ -29,8 +29,6 @@ typedef struct answers {
     answers_way way;
 } answers;
 
-/** Is it the summary.json of answers to questions? */
-bool answers_are_of(const json_t *summary);
 /** Does this run folder, or NAME= and one, have answers to questions? */
 bool answers_are_at(const char *given);
 

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
-#include "questions/answers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -226,7 +225,9 @@ static bp_err read_summary(score_folder *scores)
                        "these are scores of a task, which have no documents.h5 to compare: at %s; "
                        "bagpipe uncertainty compares fine-tuned models",
                        scores->summary_path);
-    if (answers_are_of(scores->summary))
+    const char *format = json_string_value(json_object_get(scores->summary, "format"));
+
+    if (format && strcmp(format, "bagpipe-questions") == 0)
         return BP_FAIL(BP_ERR_FORMAT, "scores.of_questions",
                        "these are answers to questions (score.questions), which have no scores of "
                        "documents: at %s; bagpipe-data table and compare read runs of questions "
