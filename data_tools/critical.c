@@ -266,6 +266,14 @@ static void warn_of(const critical_test *test, const paired_row *rows, int64_t c
 {
     const paired_row *most = &rows[0], *least = &rows[0];
 
+    for (int64_t k = 0; k < count; k++)
+        if (rows[k].items >= BP_FEW_DOCUMENTS && isnan(rows[k].t))
+            BP_WARN("surprisal.equal_differences",
+                    "all %" PRId64 " items of %.100s have the same difference between '%.100s' and "
+                    "'%.100s', %.6g: at --between; there is no t, no p and no interval (an n-gram "
+                    "model gives contexts that differ farther back one surprisal)",
+                    rows[k].items, test->names[rows[k].model], test->between->values[rows[k].one],
+                    test->between->values[rows[k].other], rows[k].difference);
     for (int64_t k = 1; k < count; k++) {
         most = rows[k].unpaired > most->unpaired ? &rows[k] : most;
         least = rows[k].items < least->items ? &rows[k] : least;

@@ -9,11 +9,13 @@
 #include "clean_part.h"
 #include "compare_checkpoints.h"
 #include "compare_groups.h"
+#include "compare_questions.h"
 #include "comparison.h"
 #include "comparison_columns.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
+#include "questions/answers.h"
 #include "statistics/inference.h"
 #include "tools.h"
 
@@ -45,7 +47,9 @@ static const struct argp_option OPTIONS[] = {
      "corpora "
      "(corpus)",
      1},
-    {"figure", 0, "NAME", 0, "of --between: perplexity (default), bits_per_byte or word_perplexity",
+    {"figure", 0, "NAME", 0,
+     "of --between: perplexity (default), bits_per_byte or word_perplexity; of answers to "
+     "questions: acc (default), acc_norm or acc_token",
      1},
     {"anyway", 0, NULL, 0, "compare pll with causal scores too, without a verdict", 1},
     {0}};
@@ -471,21 +475,24 @@ static bp_err compare_values(const compare_arguments *arguments)
     return err;
 }
 
-static bp_err check(const compare_arguments *arguments)
+static bp_err check(const compare_arguments *arguments, bool of_questions)
 {
     if (arguments->between && (arguments->sides.count != 1 || arguments->json))
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "--between takes one score folder, whose rows --csv writes: at the command "
                        "line; name one, and leave --json out");
-    if (arguments->between &&
-        (arguments->seed != 1 || arguments->resamples != BP_RESAMPLES || arguments->anyway))
+    if ((arguments->between || of_questions) &&
+        (arguments->seed != 1 || arguments->resamples != BP_RESAMPLES || arguments->anyway ||
+         (of_questions && (arguments->clean || arguments->json))))
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "--seed, --resamples and --anyway are of two score folders: at the command "
-                       "line; leave them out with --between, whose intervals are Student's");
-    if (!arguments->between && arguments->figure)
+                       "line; leave them out with --between and answers to questions, whose "
+                       "intervals need no resamples; of answers --clean and --json too");
+    if (!arguments->between && arguments->figure && !of_questions)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
-                       "--figure is of --between LABEL: at the command line; leave it out, and see "
-                       "bagpipe-data table A B --figure for the figures of both by the byte");
+                       "--figure is of --between LABEL and of answers to questions: at the command "
+                       "line; leave it out, and see bagpipe-data table A B --figure for the "
+                       "figures of both by the byte");
     if (!arguments->between && arguments->sides.count != 2)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes two score folders or two checkpoints, not %d: at the command "
@@ -512,15 +519,20 @@ static bp_err run(int argc, char **argv)
         {.option = "figure", .text = &arguments.figure},
         {0}};
     const char *const *sides;
+    bool of_questions;
     bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);
 
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
-        err = check(&arguments);
         sides = (const char *const *)arguments.sides.list;
+        of_questions =
+            arguments.sides.count == 2 && answers_are_at(sides[0]) && answers_are_at(sides[1]);
+        err = check(&arguments, of_questions);
         if (err == BP_OK && arguments.between)
             err = compare_values(&arguments);
         else if (err == BP_OK && names_checkpoint(sides[0]) && names_checkpoint(sides[1]))
             err = compare_checkpoints(sides);
+        else if (err == BP_OK && of_questions)
+            err = compare_questions(sides, arguments.figure, arguments.csv);
         else if (err == BP_OK)
             err = compare(&arguments);
     }
@@ -554,6 +566,9 @@ const bp_tool bp_tool_compare = {
                  "their hashes). Differences of convention, context, end and tokenizer are named; "
                  "scores of a masked model (pll) and of a causal one are refused without "
                  "--anyway.\n"
+                 "Of two runs of score.questions it compares the accuracies on the same questions, "
+                 "by task and group: B - A with its interval, and McNemar's exact test. Questions "
+                 "whose answer is one of several equally good options are left out, and counted.\n"
                  "With --between it takes one folder, and says which documents are harder for this "
                  "model: the figures of each value of the label, the hardest first, and for each "
                  "pair of values by how much, with p between documents (Welch's t), Holm's "

@@ -124,14 +124,16 @@ static json_t *new_root(const metrics_kind *kind, const metrics_arguments *argum
 }
 
 /* Where a model wrote the texts, and says how sure it was. */
-static void put_coverage(json_t *root, const metrics_kind *kind, const metrics_answers *system,
-                         const answer_file *hypothesis)
+static bp_err put_coverage(json_t *root, const metrics_kind *kind, const metrics_answers *system,
+                           const answer_file *hypothesis, int64_t seed)
 {
-    json_t *coverage =
-        metrics_coverage(kind->metric, (const char *)system + kind->answers, hypothesis);
+    json_t *coverage;
+    bp_err err = metrics_coverage(&coverage, kind->metric, (const char *)system + kind->answers,
+                                  hypothesis, (uint64_t)seed);
 
     if (coverage)
         (void)json_object_set_new(root, "coverage", coverage);
+    return err;
 }
 
 /* Which model, and how it was read. */
@@ -210,7 +212,7 @@ static bp_err measure(json_t **out, const metrics_kind *kind, const metrics_inpu
     if (err == BP_OK && kind->needs_no_reference && in->arguments->references.count > 0)
         err = put_reference(root, kind, in);
     if (err == BP_OK && kind->several)
-        put_coverage(root, kind, &systems[0], &hypotheses[0]);
+        err = put_coverage(root, kind, &systems[0], &hypotheses[0], in->arguments->seed);
     metrics_answers_clear(&systems[0]);
     metrics_answers_clear(&systems[1]);
     return err;

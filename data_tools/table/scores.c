@@ -220,11 +220,12 @@ static bp_err read_summary(score_folder *scores)
                        "bagpipe uncertainty compares fine-tuned models",
                        scores->summary_path);
     const char *format = json_string_value(json_object_get(scores->summary, "format"));
+
     if (format && strcmp(format, "bagpipe-questions") == 0)
         return BP_FAIL(BP_ERR_FORMAT, "scores.of_questions",
-                       "these are answers to questions (score.questions), and no scores of "
-                       "documents: at %s; their accuracies with intervals are there, and "
-                       "questions.jsonl has best and answer of each question",
+                       "these are answers to questions (score.questions), which have no scores of "
+                       "documents: at %s; bagpipe-data table and compare read runs of questions "
+                       "alone, other tools scores of a corpus",
                        scores->summary_path);
     corpora = json_object_get(scores->summary, "corpora");
     if (!json_is_object(corpora) || !json_is_object(json_object_get(scores->summary, "convention")))

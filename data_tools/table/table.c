@@ -5,8 +5,10 @@
 #include "file_tool.h"
 #include "io/corpus/corpus_file.h"
 #include "output.h"
+#include "questions/answers.h"
 #include "table_columns.h"
 #include "table_npy.h"
+#include "table_questions.h"
 #include "table_scores.h"
 #include "table_studies.h"
 #include "token_table.h"
@@ -186,8 +188,9 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"figure", 0, "NAME", 0,
      "of text, markdown, latex and a plot of score runs: perplexity (default), bits_per_byte or "
-     "word_perplexity; of studies some with commas: auroc, aupr or fpr95 by shift and score, a "
-     "score (mutual_information) for its means, sets "
+     "word_perplexity; of answers to questions acc (default), acc_norm, acc_character, acc_token, "
+     "acc_mutual, perplexity, nll, brier or ece; of studies some with commas: auroc, aupr or fpr95 "
+     "by shift and score, a score (mutual_information) for its means, sets "
      "(coverage and size of conformal sets), nll, accuracy, brier, ece, temperature... (default: "
      "all with intervals but those of shifts and sets)",
      0},
@@ -227,16 +230,19 @@ static bp_err write_form(char *const *paths, int count, const file_options *opti
 
 static bp_err table_of_folders(char *const *folders, int count, const file_options *options)
 {
-    bool studies = false, scores = false;
+    bool studies = false, scores = false, questions = false;
 
     for (int k = 0; k < count; k++) {
         studies = studies || (table_is_of_studies(folders[k]) && !options->clean);
         scores = scores || table_is_of_scores(folders[k]);
+        questions = questions || answers_are_at(folders[k]);
     }
     if ((studies || scores) && options->head >= 0)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
                        "it is of rows of files and trainings: at --head; leave it out, or read the "
                        "table with head");
+    if (questions)
+        return table_of_questions(folders, count, options);
     if (studies)
         return table_of_studies(folders, count, options);
     if (scores)
@@ -282,8 +288,8 @@ const bp_tool bp_tool_table = {
              "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
              "label value, with 95 % intervals from 10 documents on. NAME=SCORE-RUN gives its "
              "column a name. As text, markdown "
-             "or latex a row is a corpus or label value with its documents, and a column a model. "
-             "--out FILE.tex "
+             "or latex a row is a corpus or label value with its documents, and a column a model; "
+             "of runs of score.questions a row is a task or a group of one. --out FILE.tex "
              "writes the table into a file, in the form that the ending says. --out FILE.svg or "
              "FILE.png draws it, with the intervals as error bars (gnuplot).\n"
              "A STUDY is the run folder of an uncertainty job: a row a method, a column a figure, "

@@ -130,3 +130,18 @@ bp_err bp_holm_adjust(double *p, int64_t n)
     bp_free(order);
     return BP_OK;
 }
+
+double bp_paired_shares(bp_interval *interval, int64_t only_a, int64_t only_b, int64_t n)
+{
+    int64_t differ = only_a + only_b, fewer = only_a < only_b ? only_a : only_b;
+    double a = (double)only_a + 0.5, b = (double)only_b + 0.5, all = (double)n + 2, p = 0;
+    double difference = (b - a) / all;
+    double half = NORMAL_95 * sqrt((a + b) / all - difference * difference) / sqrt(all);
+
+    *interval = n < BP_FEW_DOCUMENTS ? (bp_interval){NAN, NAN}
+                                     : (bp_interval){difference - half, difference + half};
+    for (int64_t k = 0; k <= fewer; k++) /* P(k of `differ`) of a fair coin */
+        p += exp(lgamma((double)differ + 1) - lgamma((double)k + 1) -
+                 lgamma((double)(differ - k) + 1) - (double)differ * log(2));
+    return fmin(1, 2 * p);
+}

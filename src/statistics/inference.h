@@ -40,6 +40,16 @@ double bp_percentile_level(int64_t documents);
  * Source:     Wilson 1927, JASA 22, 209-212; Brown, Cai and DasGupta 2001. */
 bp_interval bp_wilson_interval(double share, int64_t documents);
 
+/** Two shares of the same n observations, of which `only_a` count in the first alone and `only_b`
+ * in the second alone: p of McNemar's exact test, the two-sided binomial one of those; 1 if there
+ * are none. *interval: 95 %, of the second share less the first; NaN for fewer than
+ * BP_FEW_DOCUMENTS.
+ *
+ * Source:     McNemar 1947, Psychometrika 12; the interval is Agresti and Min 2005 (Statistics in
+ *             Medicine 24, 729-740), section 3: Wald's with 1/2 added to each of the four counts.
+ */
+double bp_paired_shares(bp_interval *interval, int64_t only_a, int64_t only_b, int64_t n);
+
 /** Adjusts p[n] for n comparisons; NaN stays NaN, and is not counted.
  *
  * Errors:     BP_ERR_SYSTEM memory.

@@ -92,6 +92,23 @@ class Candidates(JobTest):
             self.assertEqual(rows[title], [f"{figure['value']:.3f}", f"{figure['low']:.3f} to {figure['high']:.3f}"])
         self.assertIn("candidates.jsonl", page.links)
 
+    def test_equal_choices_are_counted(self):
+        lines = [{"choices": [choices[0], *choices], "answer": (answer + 1) % 2} for _, choices, answer in self.lines]
+        path = self.write("equal.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        result = self.result("equal", 0, f"score.candidates={path}")
+        self.assertEqual(result.status, 0, str(result))
+        with open(self.file("equal", "candidates.jsonl"), encoding="utf-8") as file:
+            scored = [json.loads(line) for line in file]
+        ties = [line["logprobs"].count(max(line["logprobs"])) > 1 and line["logprobs"][line["answer"]] == max(line["logprobs"]) for line in scored]
+        right = [0.5 if tie else float(line["best"] == line["answer"]) for tie, line in zip(ties, scored)]
+        figure = read_json(self.at("equal"), "score", "summary.json")["candidates"]["accuracy"]
+        self.assertGreater(sum(ties), 0)
+        self.assertEqual(figure["ties"], sum(ties))
+        self.assertAlmostEqual(figure["shared"], sum(right) / len(right), delta=1e-12)
+        self.assert_warning(result, "[choices.ties]", f"{sum(ties)} of {self.DOCUMENTS}")
+        with open(self.file("equal", "index.html"), encoding="utf-8") as file:
+            self.assertIn(f"of {sum(ties)} documents the answer is one of several equal choices", file.read())
+
     def test_bytes_are_equal_at_any_number_of_data_ranks(self):
         self.scored("alone")
         for name, ranks, *mesh in (("two", 2), ("four", 4), ("apart", 3, "mesh.coordinator=dedicated")):

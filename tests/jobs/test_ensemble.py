@@ -371,6 +371,13 @@ class Ensemble(JobTest):
         self.assert_warning(result, "[ensemble.unequal_members]", "the best validation loss of m01 is ")
         self.assertIn(f"m00 is trained, best validation loss {losses[0]:.4f} (1 of 3)", result.out)
         self.assertNotIn("[ensemble.unequal_members]", self.ensemble("unequal", 0, *keys).err)  # it is finished
+        self.write("unequal.txt", "the\n")
+        self.write("hand.json", json.dumps({"members": [{"name": f"m{k}", "path": f"unequal/members/m0{k}"} for k in (0, 2)]}))
+        for model, warned in ((self.at("unequal"), True), (self.at("hand.json"), False)):  # whoever uses it is told too
+            result = run([program("bagpipe"), "generate", self.at("small.ini"), f"run.dir={self.at(f'unequal-{warned}')}", f"generate.model={model}",
+                          f"generate.prompts={self.at('unequal.txt')}", "generate.tokens=2"])
+            self.assertEqual(result.status, 0, str(result))
+            self.assertEqual("[ensemble.far_member]" in result.err, warned, str(result))
 
     def test_progress_tells_of_members_that_wait(self):
         master, slave = pty.openpty()  # on a terminal there is a line every few seconds

@@ -1,4 +1,6 @@
 """score.questions: every form against score.candidates and plain formulas, on every mesh, of ensembles, and what is refused."""
+import csv
+import io
 import json
 import math
 import os
@@ -232,6 +234,7 @@ class Questions(JobTest):
         self.assertIn(f"{acc['value']:.3f}", rows[2][3])
         self.assertIn(f"{acc['low']:.3f} to {acc['high']:.3f}", page.named("span"))
         self.assertEqual(rows[7][2], "\u2013")  # a target has no chance
+        self.assertIn("empty one is the token <code>&lt;|endoftext|&gt;</code>", text)
         wrong = []
         for line in lines:
             if "answer" in line and line["best"] != line["answer"]:
@@ -287,13 +290,83 @@ class Questions(JobTest):
         right = [line["best"] == line["answer"] for line in answered]
         self.assertAlmostEqual(summary["all"]["acc"]["value"], (sum(right) + lines[3]["greedy"][0]) / (len(right) + 1), delta=1e-12)
         self.assertEqual((summary["all"]["ties"], summary["all"]["acc_ties_shared"]), (1, (sum(right) + 0.5) / len(right)))
-        self.assert_error(run([program("bagpipe-data"), "compare", self.at("strange"), self.at("strange")]), 65, "[scores.of_questions]")
-        self.assert_error(run([program("bagpipe-data"), "table", self.at("strange")]), 65, "[scores.of_questions]")
+        self.assert_error(run([program("bagpipe-data"), "filter", self.at("strange"), "--by", "perplexity", "--keep", "0..1%"]), 65, "[scores.of_questions]")
+
+    def table(self, *words):
+        return run([program("bagpipe-data"), "table", *words])
+
+    def compared(self, *words):
+        return run([program("bagpipe-data"), "compare", *words])
+
+    def test_models_are_side_by_side_and_paired_by_question(self):
+        """The table has the summaries' figures; the difference is that of the questions that one model alone answers right, with McNemar's p."""
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('rival')}", "run.seed=5", "train.steps=60"])
+        sides = [self.asked("side-a"), self.asked("side-b", 0, f"score.model={self.at('rival')}")]
+        summaries = [read_json(self.at(f"side-{name}"), "score", "summary.json") for name in "ab"]
+        result = self.table(f"one={self.at('side-a')}", f"two={self.at('side-b')}")
+        self.assertEqual(result.status, 0, str(result))
+        rows = list(csv.DictReader(io.StringIO(result.out)))
+        self.assertEqual(len(rows), 2 * 8)  # all, five tasks, two groups
+        for row in rows:
+            figures = summaries[row["model"] == "two"]
+            figures = figures["tasks"][row["task"]] if row["task"] else figures["all"]
+            figures = figures["groups"][row["group"]] if row["group"] else figures
+            self.assertEqual(int(row["questions"]), figures["questions"])
+            for name in ("acc", "acc_norm", "nll"):
+                if name in figures:
+                    for part in ("value", "low", "high"):
+                        text = row[name if part == "value" else f"{name}_{part}"]
+                        self.assertEqual(float(text) if text else None, figures[name][part])
+        out = self.at("answers.md")
+        self.assertEqual(self.table(self.at("side-a"), self.at("side-b"), "--figure", "acc_norm", "--out", out).status, 0)
+        with open(out, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("| acc_norm", text)
+        self.assertIn(f"{summaries[0]['tasks']['sentences']['acc_norm']['value']:.2f} [", text)
+        for figure, sizes in (("acc", None), ("acc_norm", "bytes"), ("acc_token", "tokens")):
+            result = self.compared(self.at("side-a"), self.at("side-b"), "--figure", figure, "--csv", self.at("answers.csv"))
+            self.assertEqual(result.status, 0, str(result))
+            with open(self.at("answers.csv"), encoding="utf-8") as file:
+                row = next(row for row in csv.DictReader(file) if (row["task"], row["group"]) == ("sentences", ""))
+            right = [[best([value / size for value, size in zip(line["logprobs"], line[sizes] if sizes else [1] * 9)]) == line["answer"] for line in side[:24]] for side in sides]
+            only = [sum(a and not b for a, b in zip(*right)), sum(b and not a for a, b in zip(*right))]
+            self.assertEqual([int(row[name]) for name in ("questions", "right_a", "right_b", "only_a", "only_b")], [24, sum(right[0]), sum(right[1]), *only])
+            p = min(1, 2 * sum(math.comb(sum(only), k) for k in range(min(only) + 1)) / 2 ** sum(only))
+            self.assertAlmostEqual(float(row["p_value"]), p, delta=1e-9)
+            share = [(value + 0.5) / 26 for value in only]
+            half = 1.959964 * math.sqrt((sum(share) - (share[1] - share[0]) ** 2) / 26)
+            self.assertAlmostEqual(float(row["difference_low"]), share[1] - share[0] - half, delta=1e-6)
+            self.assertAlmostEqual(float(row["difference"]), (only[1] - only[0]) / 24, delta=1e-12)
+        self.assertIn("No clear difference" if float(row["p_value"]) > 0.05 else "answers better", result.out)
+        self.asked("others", path=self.write_questions("others.jsonl", [*self.questions[:5], dict(self.questions[5], answer=0, context="the")]))
+        self.assert_error(self.compared(self.at("side-a"), self.at("others")), 65, "[compare.other_questions]", "question 6")
+        self.assert_error(self.compared(self.at("side-a"), self.at("side-b"), "--figure", "acc_mutual"), 64, "[table.bad_figure]")
+        self.assert_error(self.compared(self.at("side-a"), self.at("side-b"), "--seed", "3"), 64, "[command.exclusive]")
+        self.assert_error(self.table(self.at("side-a"), "--figure", "perplexities"), 64, "[table.bad_figure]")
+        self.assert_error(self.table(self.at("side-a"), "--out", self.at("a.svg")), 64, "[table.bad_ending]")
+        self.assert_error(self.table(self.at("side-a"), self.at("model")), 66, "[scores.missing]")
+
+    def test_ties_of_counts_prove_nothing(self):
+        """Contexts that differ beyond an n-gram model's order: whichever comes first is the best one, and a comparison leaves them out."""
+        self.write("counts.ini", f"[corpus]\ntrain = {self.at('train.h5')}\n[model]\nkind = ngram\n[ngram]\norder = 2\n")
+        self.must(["bagpipe", "pretrain", self.at("counts.ini"), f"run.dir={self.at('counts')}"])
+        path = self.write_questions("far.jsonl", [{"contexts": [f"{a} ship of the", f"{b} ship of the"], "target": " sea", "answer": k % 2}
+                                                  for k, (a, b) in enumerate(zip("abcdefghijkl", "mnopqrstuvwx"))])
+        result = self.result("far-counts", 0, f"score.model={self.at('counts')}", path=path)
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[questions.ties]", "12 of 12")
+        with open(self.file("far-counts", "index.html"), encoding="utf-8") as file:
+            self.assertIn("12 of 12 questions have best options that are equally probable", file.read())
+        result = self.table(self.at("far-counts"))
+        self.assertEqual((result.status, next(csv.DictReader(io.StringIO(result.out)))["acc_ties_shared"]), (0, "0.5"))
+        self.assert_warning(result, "[table.answers]", "12 of 12")
+        self.asked("far-model", path=path)
+        self.assert_error(self.compared(self.at("far-counts"), self.at("far-model")), 65, "[compare.no_questions]")
 
     def test_what_is_no_question_is_refused(self):
         good = [json.dumps(question) for question in self.questions[:4]]
         for number, (line, words) in enumerate((
-                ("{", ["[json.invalid]"]), ('{"choices": ["a"]}', ["[questions.no_context]"]), ('{"context": "a"}', ["[questions.no_choices]"]),
+                ("{", ["[json.invalid]"]), ('{"sentence_good": "a", "sentence_bad": "b"}', ["[questions.of_blimp]", "--task blimp"]), ('{"choices": ["a"]}', ["[questions.no_context]"]), ('{"context": "a"}', ["[questions.no_choices]"]),
                 ('{"context": 1, "target": "a"}', ["[questions.no_text]"]), ('{"context": "a", "choices": []}', ["[questions.no_text]"]),
                 ('{"contexts": ["a", "b"], "choices": ["c", "d"]}', ["[questions.two_lists]"]),
                 ('{"context": "a", "choices": ["b", "c"], "answer": 2}', ["[questions.bad_answer]", "from 0 to 1"]),

@@ -256,6 +256,11 @@ class Surprisal(JobTest):
         self.assert_warning(result, "[surprisal.few_items]", "1 items", "below 10")
         self.assertNotIn("different_words", result.err)
         self.assertEqual([row[-5:] for row in csv.reader(io.StringIO(result.out))][1], [""] * 5)
+        words = "cat dog man sea house boat tree road king book door fire".split()
+        self.items("same", [(f"The {word} {verb} here.", "2", condition, word) for word in words for condition, verb in (("a", "is"), ("b", "was"))])
+        result = run([program("bagpipe-data"), "surprisal", self.at("same-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
+        self.assert_warning(result, "[surprisal.equal_differences]", "all 12 items")
+        self.assertEqual(next(csv.DictReader(io.StringIO(result.out)))["p_value"], "")
         for name, rows, between, status, *said in (("none", [("The cat.", "dog", "a", "1")], True, 65, "[surprisal.no_critical_word]", "'dog' is in document 0 0 times"),
                                                    ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),
                                                    ("beyond", [("The cat.", "2-3", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 words"),

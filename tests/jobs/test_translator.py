@@ -117,7 +117,25 @@ class Translator(JobTest):
         self.assertEqual(json.loads(both.out), dict(zip(("chrf", "bleu"), alone)))
         self.assertEqual(list(json.loads(both.out)), ["chrf", "bleu"])
         short = run([*command, "--kind", "bleu,chrf", "--short"]).out.splitlines()
-        self.assertEqual((short[0].split()[0], short[-1].split()[0]), ("bleu", "chrf2"))
+        self.assertEqual(short[0].split()[0], "bleu")
+        self.assertEqual([line.split(" by ")[0] for line in short if "surest" in line], ["bleu of the surest", "chrf2 of the surest"])
+        [surest] = [line for line in short if line.startswith("bleu of the surest")]
+        curve = alone[1]["coverage"]["logprob"]
+        for k, at in ((4, 1), (9, 2), (19, 3)):  # the surest part has its own BLEU, and an interval
+            self.assertIn(f"{100 * curve['coverage'][k]:.0f} % {curve['bleu'][k]:.2f}", surest.split(":")[1].split(",")[at])
+        self.assertAlmostEqual(curve["bleu"][-1], alone[1]["figures"]["bleu"]["value"], delta=1e-9)
+        lines = self.outputs("written")
+        with open(self.targets, encoding="utf-8") as file:
+            targets = file.read().splitlines()
+        sure = sorted(range(len(lines)), key=lambda k: (-lines[k]["logprob"] / max(1, len(lines[k]["logprobs"])), k))[:-(-len(lines) // 2)]
+        self.write("sure.ref", "".join(targets[k] + "\n" for k in sure))
+        self.write("sure.txt", "".join(re.sub(r"[\r\n]", " ", lines[k]["text"]) + "\n" for k in sure))
+        part = json.loads(run([program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("sure.ref"), "--hypothesis", self.at("sure.txt")]).out)
+        self.assertAlmostEqual(curve["bleu"][9], part["figures"]["bleu"]["value"], delta=1e-9)
+        for k in range(20):
+            few = -(-len(lines) * (k + 1) // 20) < 10
+            self.assertEqual(curve["bleu_low"][k] is None, few)
+            self.assertTrue(few or curve["bleu_low"][k] <= curve["bleu_high"][k])
         for kinds in ("bleu,bleu", "bleu,tags", "classes,bleu"):
             self.assert_error(run([*command, "--kind", kinds]), 64, "[metrics.no_list]", kinds)
         for kinds in ("bleu,blue", "bleu,", ""):
@@ -139,7 +157,10 @@ class Translator(JobTest):
                                         ("by_corpus", 0, f"explain.corpus={self.at('said.h5')}", "in the corpus's target, not in what the model writes")):
             self.must(["bagpipe", "explain", self.at("small.ini"), f"run.dir={self.at(name)}", f"explain.model={self.model}", key, "explain.methods=saliency"], ranks)
             with open(os.path.join(self.at(name), "explain", "index.html"), encoding="utf-8") as file:
-                self.assertIn(words, file.read().replace("&#39;", "'"))
+                page = file.read().replace("&#39;", "'")
+            self.assertIn(words, page)
+            for k, line in enumerate(lines):  # as generate's page and `index` name it
+                self.assertEqual(f"prompt {line['index']} (outputs.jsonl:{k + 1})" in page, name == "by_texts")
         with h5py.File(os.path.join(self.at("by_texts"), "explain", "saliency.h5")) as one, h5py.File(os.path.join(self.at("by_corpus"), "explain", "saliency.h5")) as other:
             self.assertEqual(set(one), set(other))
             for name in one:

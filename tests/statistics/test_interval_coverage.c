@@ -555,9 +555,51 @@ static void documents_of_a_cluster_are_drawn_together(void **state)
     assert_true(fabs(sum / RESAMPLES - 1) < 0.25); /* five deviations of a mean of Poisson counts */
 }
 
+/* Two shares of the same questions: McNemar's p of a textbook's counts, and the coverage of the
+ * interval of their difference. */
+static void paired_shares_cover(void **state)
+{
+    static const int64_t QUESTIONS[] = {10, 20, 50, 200};
+    bp_rng_key key = bp_rng_key_of(11, BP_RNG_SHUFFLE, 0, 0, 0);
+    bp_interval interval;
+    uint64_t at = 0;
+
+    (void)state;
+    assert_true(fabs(bp_paired_shares(&interval, 2, 12, 100) - 2 * 106.0 / 16384) < 1e-12);
+    assert_true(fabs(bp_paired_shares(&interval, 12, 2, 100) - 2 * 106.0 / 16384) < 1e-12);
+    assert_true(interval.high < 0);
+    assert_true(fabs(bp_paired_shares(&interval, 0, 0, 9) - 1) < 1e-12);
+    assert_true(isnan(interval.low) && isnan(interval.high));
+    for (size_t s = 0; s < sizeof QUESTIONS / sizeof QUESTIONS[0]; s++) {
+        double covered = 0, rejected = 0;
+
+        for (int corpus = 0; corpus < 4000; corpus++) {
+            int64_t only[2] = {0}, equal[2] = {0};
+
+            for (int64_t k = 0; k < QUESTIONS[s]; k++) {
+                double u = bp_rng_uniform(&key, at++), v = bp_rng_uniform(&key, at++);
+
+                only[0] += u < 0.15;
+                only[1] += u >= 0.15 && u < 0.4;
+                equal[0] += v < 0.2;
+                equal[1] += v >= 0.2 && v < 0.4;
+            }
+            (void)bp_paired_shares(&interval, only[0], only[1], QUESTIONS[s]);
+            covered += (double)holds(interval, 0.1) / 4000;
+            rejected +=
+                (bp_paired_shares(&interval, equal[0], equal[1], QUESTIONS[s]) < 0.05) / 4000.0;
+        }
+        printf("paired shares, n = %3d: %4.1f %% cover, %.1f %% rejected of equal ones\n",
+               (int)QUESTIONS[s], 100 * covered, 100 * rejected);
+        assert_true(covered > 0.93 && covered < 0.99);
+        assert_true(rejected < 0.055); /* an exact test is not above its level */
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paired_shares_cover),
         cmocka_unit_test(intervals_cover_or_are_not_there),
         cmocka_unit_test(intervals_over_clusters_cover_where_those_over_documents_do_not),
         cmocka_unit_test(documents_of_a_cluster_are_drawn_together),

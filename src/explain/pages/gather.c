@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LARGEST     5  /* documents of each statistic of heads */
@@ -74,6 +75,22 @@ bp_corpus_file *explain_file_of(const explainer *self, int64_t number, int64_t *
     return NULL;
 }
 
+/* What generate wrote is named as generate's page and its `index` name it, and by its line. */
+static json_t *name_of(const explainer *self, const char *id)
+{
+    const bp_buffer *prompts = &self->texts.prompts;
+    const int64_t *of = (const int64_t *)(const void *)prompts->data;
+    const char *line = strrchr(id, ':');
+    int64_t lines = (int64_t)(prompts->bytes / sizeof *of), k = line ? atoll(line + 1) : 0;
+    char *name = k >= 1 && k <= lines && of[k - 1] >= 0
+                     ? bp_sprintf("prompt %" PRId64 " (%s)", of[k - 1], id)
+                     : bp_strdup(id);
+    json_t *text = bp_score_page_text(name, strlen(name));
+
+    bp_free(name);
+    return text;
+}
+
 json_t *explain_id_of(const explainer *self, int64_t number)
 {
     int64_t own;
@@ -84,7 +101,7 @@ json_t *explain_id_of(const explainer *self, int64_t number)
         (void)bp_corpus_file_doc_id(file, own, id, sizeof id);
     if (id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, own);
-    return bp_score_page_text(id, strlen(id));
+    return name_of(self, id);
 }
 
 /* The beginning of its text. New reference. */

@@ -71,6 +71,7 @@ enum { SOURCES, TARGETS, LEFT_OUT, PAIR_FILES };
 typedef struct pair_files {
     const char *path;
     bp_buffer text[PAIR_FILES];
+    bp_buffer *prompts; /* explain_texts.prompts */
     int64_t pairs, left_out;
 } pair_files;
 
@@ -87,8 +88,11 @@ static bp_err take_pair(void *context, const json_t *line, int64_t number)
     static const char *const KEYS[] = {"prompt", "text"};
     pair_files *to = context;
     const json_t *text = json_object_get(line, "text");
+    const json_t *index = json_object_get(line, "index");
     bool is_empty = json_is_string(text) && json_string_length(text) == 0;
+    int64_t prompt = json_is_integer(index) ? json_integer_value(index) : -1;
 
+    bp_buffer_add(to->prompts, &prompt, sizeof prompt);
     if (is_empty || json_is_string(json_object_get(line, "error"))) { /* too long a prompt */
         leave_out(to, number);
         return BP_OK;
@@ -112,9 +116,10 @@ static bp_err take_pair(void *context, const json_t *line, int64_t number)
     return BP_OK;
 }
 
-static bp_err write_pairs(char *const *paths, int64_t *left_out, const char *outputs)
+static bp_err write_pairs(char *const *paths, int64_t *left_out, bp_buffer *prompts,
+                          const char *outputs)
 {
-    pair_files files = {.path = outputs};
+    pair_files files = {.path = outputs, .prompts = prompts};
     char *text = NULL;
     size_t bytes = 0;
     bp_err err = bp_file_read(outputs, OUTPUTS_BYTES, &text, &bytes);
@@ -156,7 +161,8 @@ static bp_err build_texts(bp_corpus_built *built, const explain_wish *wish, cons
 }
 
 /* The file of sources has the name of outputs.jsonl, by which documents are named. */
-static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, const char *path)
+static bp_err build_pairs(bp_corpus_built *built, bp_buffer *prompts, const explain_wish *wish,
+                          const char *path)
 {
     char *folder = bp_sprintf("%s.pairs", path);
     char *files[PAIR_FILES] = {bp_sprintf("%s/%s", folder, bp_path_base(wish->texts)),
@@ -164,7 +170,7 @@ static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, cons
                                bp_sprintf("%s/bagpipe.left_out", folder)};
     int64_t left_out = 0;
     bp_err err = mkdir(folder, 0700) == 0 || errno == EEXIST
-                     ? write_pairs(files, &left_out, wish->texts)
+                     ? write_pairs(files, &left_out, prompts, wish->texts)
                      : bp_fail_create("can't make", folder);
     const bp_corpus_build build = {.paths = (const char *const *)files,
                                    .path_count = 2,
@@ -187,7 +193,7 @@ static bp_err build_pairs(bp_corpus_built *built, const explain_wish *wish, cons
 }
 
 /* Each reading rank makes its own private file. */
-bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
+bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish, bp_buffer *prompts)
 {
     const char *folder = getenv("TMPDIR");
     const bp_model_info *info = wish->info;
@@ -207,7 +213,7 @@ bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
             wish->texts);
     path = bp_sprintf("%s/bagpipe-%ld-texts.h5", folder && folder[0] ? folder : "/tmp",
                       (long)getpid());
-    err = pairs ? build_pairs(&built, wish, path) : build_texts(&built, wish, path);
+    err = pairs ? build_pairs(&built, prompts, wish, path) : build_texts(&built, wish, path);
     if (err == BP_ERR_FORMAT && strncmp(bp_err_id(bp_err_message()), NONE, strlen(NONE)) == 0)
         err = fail_no_text(wish->texts);
     if (err == BP_OK)

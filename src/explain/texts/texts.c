@@ -207,7 +207,7 @@ static bp_err open_corpus(explain_texts *texts)
 {
     const bp_model_info *model = texts->wish.info;
     bp_score_rule rule;
-    bp_err err = explain_corpus_open(&texts->corpus, &texts->wish);
+    bp_err err = explain_corpus_open(&texts->corpus, &texts->wish, &texts->prompts);
 
     if (err == BP_OK)
         err = bp_score_check_corpus(texts->corpus, model);
@@ -258,6 +258,7 @@ void explain_texts_clear(explain_texts *texts)
     bp_free(texts->sizes);
     json_decref(texts->masks);
     bp_free(texts->sets);
+    bp_buffer_clear(&texts->prompts);
     bp_task_documents_clear(&texts->examples);
     bp_score_plan_clear(&texts->plan);
     bp_corpus_close(&texts->corpus);

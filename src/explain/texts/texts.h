@@ -57,6 +57,8 @@ typedef struct explain_texts {
     json_t *masks;           /* a list for each document; NULL if there are none */
     int64_t *sets;         /* [documents of the corpus] for contrast_sets; NULL if there are none */
     bool lone;             /* of these no two are equal */
+    bp_buffer prompts;     /* int64_t: by line of outputs.jsonl the index of its prompt, -1: none;
+                              empty for other texts */
     int64_t mask;          /* the mask token; -1 if not a masked model */
     int32_t outcome;       /* the number of the named outcome */
     int64_t documents;     /* explained documents; for spans, windows over documents */
@@ -86,8 +88,9 @@ bp_err explain_texts_read(explain_texts *texts, int64_t document, explain_readin
 
 /** Opens the corpus of the wish. Texts of a model that reads pairs are generate's outputs.jsonl:
  * its prompts are sources, its texts targets. Local. Errors: those of bp_corpus_open; for texts
- * BP_ERR_FORMAT no text, not UTF-8, no pair. */
-bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish);
+ * BP_ERR_FORMAT no text, not UTF-8, no pair. Owns: bp_buffer_clear(prompts): those of
+ * explain_texts. */
+bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish, bp_buffer *prompts);
 
 /* ---- sets.c ---- */
 

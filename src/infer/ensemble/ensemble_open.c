@@ -113,6 +113,8 @@ static bp_err look_for_members(const opening *o)
             return BP_FAIL(BP_ERR_INPUT, "ensemble.member_missing",
                            "member '%s' of the ensemble is missing: at %s; listed by %s",
                            o->list.members[k].name, path_of(o, k), o->spec->path);
+    if (o->listed)
+        bp_ensemble_warn_of_losses(&o->list, o->spec->path);
     return BP_OK;
 }
 

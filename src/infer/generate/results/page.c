@@ -70,7 +70,8 @@ static void describe_span(bp_buffer *says, const json_t *line, const int32_t *id
         *logprob += entry(line, "logprobs", k);
         *information = fmax(*information, entry(line, "mutual_information", k));
     }
-    bp_buffer_printf(says, ", log-probability %.3f, probability %.3g", *logprob, exp(*logprob));
+    bp_buffer_printf(says, ", log-probability %.3f, surprisal %.2f bits, probability %.3g",
+                     *logprob, -*logprob / log(2), exp(*logprob));
     if (isfinite(*information))
         bp_buffer_printf(says, ", entropy %.4f, mutual information %.4f", entry(line, "entropy", i),
                          *information);

@@ -22,8 +22,28 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
 /* For the documents with an answer: is it the best choice by each criterion? */
 typedef struct answers {
     int64_t documents;
-    bool *right; /* [documents][WAYS] */
+    bool *right;         /* [documents][WAYS] */
+    int64_t ties[WAYS];  /* documents whose answer is one of several best choices */
+    double shared[WAYS]; /* right ones, a tie of n being 1 / n */
 } answers;
+
+/* Count a document whose best choice by a criterion is `best`. */
+static void add_document(answers *all, const bp_candidates *candidates, const double *values,
+                         int64_t d, int w)
+{
+    int64_t first = candidates->first[d], equal = 0,
+            best = bp_candidates_best(candidates, values, d);
+    bool right = best == candidates->answer[d];
+
+    for (int64_t k = first; best >= 0 && k < candidates->first[d + 1]; k++)
+        equal += values[k] == values[first + best]; /* NaN is not equal */
+    if (equal > 1 && values[first + candidates->answer[d]] == values[first + best])
+        all->ties[w]++;
+    else
+        equal = 1;
+    all->right[all->documents * WAYS + w] = right;
+    all->shared[w] += equal > 1 ? 1 / (double)equal : right;
+}
 
 static json_t *figures(const answers *all)
 {
@@ -39,10 +59,15 @@ static json_t *figures(const answers *all)
         share = all->documents > 0 ? right / (double)all->documents : NAN;
         if (all->documents >= BP_FEW_DOCUMENTS)
             interval = bp_wilson_interval(share, all->documents);
-        (void)json_object_set_new(out, NAMES[w],
-                                  json_pack("{s:o, s:o, s:o}", "value", bp_json_real(share), "low",
-                                            bp_json_real(interval.low), "high",
-                                            bp_json_real(interval.high)));
+        json_t *figure = json_pack("{s:o, s:o, s:o}", "value", bp_json_real(share), "low",
+                                   bp_json_real(interval.low), "high", bp_json_real(interval.high));
+
+        if (all->ties[w] > 0) {
+            (void)json_object_set_new(figure, "ties", json_integer((json_int_t)all->ties[w]));
+            (void)json_object_set_new(figure, "shared",
+                                      json_real(all->shared[w] / (double)all->documents));
+        }
+        (void)json_object_set_new(out, NAMES[w], figure);
     }
     return out;
 }
@@ -71,8 +96,7 @@ json_t *bp_candidates_summary(const bp_candidates *candidates, const double *log
         if (candidates->answer[d] < 0 || bp_candidates_best(candidates, logprobs, d) < 0)
             continue;
         for (int w = 0; w < WAYS; w++)
-            all.right[all.documents * WAYS + w] =
-                bp_candidates_best(candidates, values[w], d) == candidates->answer[d];
+            add_document(&all, candidates, values[w], d, w);
         all.documents++;
     }
     out = figures(&all);

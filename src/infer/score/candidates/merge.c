@@ -3,8 +3,11 @@
 #include "infer/score/candidates/units_priv.h"
 
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "infer/score/keys.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -63,6 +66,23 @@ static json_t *figures_of(const bp_candidates *all, const double *logprobs)
     return figures;
 }
 
+static void warn_of_ties(const scorer *self, const json_t *figures)
+{
+    const json_t *accuracy = json_object_get(figures, "accuracy");
+    int64_t ties = json_integer_value(json_object_get(accuracy, "ties"));
+
+    if (ties > 0)
+        BP_WARN("choices.ties",
+                "the answer of %" PRId64 " of %" PRId64 " documents is one of several equally "
+                "probable choices, and counts as right where it is the first of them: accuracy "
+                "%.4g, %.4g if each were taken equally often: at %s; report that, or leave such "
+                "documents out",
+                ties, (int64_t)json_integer_value(json_object_get(figures, "answered")),
+                json_number_value(json_object_get(accuracy, "value")),
+                json_number_value(json_object_get(accuracy, "shared")),
+                bp_score_keys_of(self->config)->candidates);
+}
+
 bp_err candidates_merge(const scorer *self, candidate_units *own, bp_parts *parts)
 {
     const chooser *c = &own->chooser;
@@ -77,6 +97,8 @@ bp_err candidates_merge(const scorer *self, candidate_units *own, bp_parts *part
         err = write_lines(self, c->all, results, logprobs);
     if (err == BP_OK)
         own->figures = figures_of(c->all, logprobs);
+    if (err == BP_OK)
+        warn_of_ties(self, own->figures);
     bp_free(logprobs);
     bp_free(results);
     return err;

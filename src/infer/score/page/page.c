@@ -384,6 +384,9 @@ static json_t *choices_of(const json_t *candidates)
         bp_score_page_add_figure(row, "value", bp_json_number(figure, "value"), (high - low) / 2);
         bp_score_page_add_figure(row, "low", low, (high - low) / 2);
         bp_score_page_add_figure(row, "high", high, (high - low) / 2);
+        if (json_object_get(figure, "ties"))
+            (void)json_object_set(row, "ties", json_object_get(figure, "ties"));
+        bp_score_page_add_value(row, "shared", "%.3f", number_of(figure, "shared"));
         (void)json_array_append_new(rows, row);
     }
     if (candidates)

@@ -243,7 +243,8 @@ static void describe_span(bp_buffer *says, const int32_t *ids, int64_t taken, do
     for (int64_t k = 0; k < taken; k++)
         bp_buffer_printf(says, " %d", ids[k]);
     if (isfinite(logprob))
-        bp_buffer_printf(says, ", log-probability %.3f, probability %.3g", logprob, exp(logprob));
+        bp_buffer_printf(says, ", log-probability %.3f, surprisal %.2f bits, probability %.3g",
+                         logprob, -logprob / log(2), exp(logprob));
     else
         bp_buffer_printf(says, ", not scored");
     if (isfinite(information))

@@ -305,6 +305,33 @@ static json_t *list_of(const bp_question_set *set, const question_metrics *metri
     return json_null();
 }
 
+/* ---- notes ---- */
+
+static void add_ties(json_t *page, const json_t *all)
+{
+    json_t *ties;
+
+    if (!json_object_get(all, "ties"))
+        return;
+    ties = json_pack("{s:O, s:O}", "count", json_object_get(all, "ties"), "of",
+                     json_object_get(all, "questions"));
+    bp_score_page_add_value(ties, "value", "%.3f", number_of(all, "acc", "value"));
+    bp_score_page_add_value(ties, "shared", "%.3f",
+                            json_real_value(json_object_get(all, "acc_ties_shared")));
+    (void)json_object_set_new(page, "ties", ties);
+}
+
+/* The tokens that precede contexts, and that an empty one is. */
+static void add_prefix(json_t *page, const questions *self)
+{
+    const char *const names[] = {"first", "alone"};
+
+    for (int k = 0; k < 2; k++)
+        if (self->lead[k])
+            (void)json_object_set_new(page, names[k],
+                                      bp_score_page_text(self->lead[k], strlen(self->lead[k])));
+}
+
 /* ---- all ---- */
 
 void question_page_write(const questions *self, const question_results *results,
@@ -333,6 +360,8 @@ void question_page_write(const questions *self, const question_results *results,
         (void)json_object_set_new(page, "unscored", json_integer(set->rows.unscored));
     if (set->cut > 0)
         (void)json_object_set_new(page, "cut", json_integer(set->cut));
+    add_ties(page, all);
+    add_prefix(page, self);
     err = add_accuracies(page, rows);
     if (err == BP_OK)
         err = add_reliability(page, set, metrics);

@@ -110,6 +110,20 @@ static bp_err check_model(const questions *self)
                    self->context, info->context, info->context);
 }
 
+/* A token as text, for the page; NULL: there is none. */
+static bp_err name_token(char **name, const bp_tokenizer *tokenizer, int64_t id)
+{
+    bp_buffer text = {0};
+    bp_err err = id < 0 ? BP_OK : bp_tokenizer_token_bytes(tokenizer, id, &text);
+
+    if (err == BP_OK && id >= 0) {
+        bp_buffer_add(&text, "", 1);
+        *name = bp_buffer_take(&text);
+    }
+    bp_buffer_clear(&text);
+    return err;
+}
+
 static bp_err read_set(questions *self, const bp_tokenizer *tokenizer)
 {
     const bp_model_info *info = &self->job->info;
@@ -124,6 +138,10 @@ static bp_err read_set(questions *self, const bp_tokenizer *tokenizer)
     bp_err err =
         as_texts ? bp_tokenizer_check_first(tokenizer, spec.prefix.before, "score.prefix") : BP_OK;
 
+    if (err == BP_OK)
+        err = name_token(&self->lead[0], tokenizer, spec.prefix.before);
+    if (err == BP_OK)
+        err = name_token(&self->lead[1], tokenizer, alone);
     if (err == BP_OK)
         err = bp_question_set_read(&self->set, &spec);
     if (err == BP_OK)
@@ -375,6 +393,8 @@ static void close(void *context)
 {
     questions *self = context;
 
+    bp_free(self->lead[0]);
+    bp_free(self->lead[1]);
     json_decref(self->summary);
     chooser_clear(&self->chooser);
     bp_question_set_clear(&self->set);

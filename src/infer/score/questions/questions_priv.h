@@ -13,6 +13,7 @@ typedef struct questions {
     char key[BP_SHA256_HEX];  /* names the work in part files */
     int64_t context;          /* the most inputs of a row */
     const char *prefix;       /* score.prefix */
+    char *lead[2];            /* the token before contexts, and that an empty one is; NULL: none */
     chooser chooser;
     json_t *summary; /* on the coordinator, at the end */
 } questions;

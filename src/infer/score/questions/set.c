@@ -200,6 +200,11 @@ static bp_err read_form(form *out, const json_t *object)
                   .contexts = json_object_get(object, "contexts"),
                   .choices = json_object_get(object, "choices"),
                   .target = json_object_get(object, "target")};
+    if (json_object_get(object, "sentence_good"))
+        return BP_FAIL(
+            BP_ERR_FORMAT, "questions.of_blimp",
+            "it is a pair of BLiMP as published, with \"sentence_good\": make a question "
+            "set with bagpipe-data questions --task blimp");
     if (!out->context == !out->contexts)
         return BP_FAIL(BP_ERR_FORMAT, "questions.no_context",
                        "of \"context\" and \"contexts\" there is one");
@@ -274,9 +279,9 @@ static bp_err add_object(reader *self, const json_t *object, bp_question *questi
 static json_t *parse(const char *line, size_t bytes, json_error_t *where)
 {
     static const char *const KEYS[] = {"task",   "context", "contexts", "choices",
-                                       "target", "answer",  "group"};
+                                       "target", "answer",  "group",    "sentence_good"};
 
-    return bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, KEYS, 7, where);
+    return bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, KEYS, 8, where);
 }
 
 json_t *bp_question_object(const bp_question_set *set, const bp_question *question)
