@@ -386,7 +386,7 @@ static json_t *choices_of(const json_t *candidates)
         bp_score_page_add_figure(row, "high", high, (high - low) / 2);
         if (json_object_get(figure, "ties"))
             (void)json_object_set(row, "ties", json_object_get(figure, "ties"));
-        bp_score_page_add_value(row, "shared", "%.3f", number_of(figure, "shared"));
+        bp_score_page_add_value(row, "shared", "%.3f", bp_json_number(figure, "shared"));
         (void)json_array_append_new(rows, row);
     }
     if (candidates)
