@@ -53,7 +53,7 @@ typedef struct citing {
     const cite_arguments *arguments;
     double temperature;
     bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     bp_datastore *store;
     bp_tokenizer *tokenizer;
     bp_ids ids, source;  /* of the text; of what it is written for */
@@ -90,24 +90,24 @@ static bp_err open_model(citing *self)
         err = bp_mesh_open(&self->mesh, &shape, config, MPI_COMM_WORLD, NULL);
     if (err == BP_OK) {
         bp_math_set_threads(bp_math_threads_planned(MPI_COMM_WORLD, 0, NULL));
-        err = bp_model_open(&self->lm, self->mesh, config, arguments->files.list[0]);
+        err = bp_model_open(&self->model, self->mesh, config, arguments->files.list[0]);
     }
     bp_config_free(&config);
-    if (err == BP_OK && !self->lm->info.states.keys)
+    if (err == BP_OK && !self->model->info.states.keys)
         err = BP_FAIL(BP_ERR_CONFIG, "cite.no_keys",
                       "a model of kind %s has no keys of texts: at %s; take a Transformer that "
                       "continues texts or fills them in",
-                      self->lm->info.kind, arguments->files.list[0]);
-    if (err == BP_OK && self->lm->info.reads_source != (arguments->source != NULL))
+                      self->model->info.kind, arguments->files.list[0]);
+    if (err == BP_OK && self->model->info.reads_source != (arguments->source != NULL))
         err = BP_FAIL(BP_ERR_USAGE, "cite.other_source",
-                      "a model of kind %s reads %s: at --source; %s", self->lm->info.kind,
+                      "a model of kind %s reads %s: at --source; %s", self->model->info.kind,
                       arguments->source ? "no source" : "the source that the text is written for",
                       arguments->source ? "leave it out" : "give it");
     if (err != BP_OK)
         return err;
     err = bp_datastore_open(&self->store, MPI_COMM_WORLD, MPI_COMM_WORLD,
                             &(bp_datastore_spec){.path = arguments->files.list[1],
-                                                 .model = &self->lm->info,
+                                                 .model = &self->model->info,
                                                  .memory_bytes = arguments->memory_mib << 20});
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         warn_of_rounding(bp_datastore_info_of(self->store), arguments->files.list[1]);
@@ -149,7 +149,7 @@ static bp_err check_text(const char *what, int64_t count, int64_t most)
 
 static bp_err check_texts(const citing *self, int64_t frame)
 {
-    int64_t context = self->lm->info.context, end = self->lm->info.eod_id >= 0;
+    int64_t context = self->model->info.context, end = self->model->info.eod_id >= 0;
     bp_err err = check_text("text", self->ids.count, context - frame);
 
     return err == BP_OK && self->arguments->source
@@ -160,11 +160,11 @@ static bp_err check_texts(const citing *self, int64_t frame)
 /* What a window's tokens are predicted from: keys[windows][length][columns]. */
 static bp_err find_keys(citing *self, const bp_model_batch *batch, float **keys)
 {
-    int64_t places = batch->windows * batch->length;
-    float *values = bp_alloc("tool.cite", places, sizeof *values);
+    int64_t positions = batch->windows * batch->length;
+    float *values = bp_alloc("tool.cite", positions, sizeof *values);
 
-    *keys = bp_alloc("tool.cite", places * self->lm->info.states.columns, sizeof **keys);
-    bp_err err = self->lm->ops->keys(self->lm, batch, values, *keys);
+    *keys = bp_alloc("tool.cite", positions * self->model->info.states.columns, sizeof **keys);
+    bp_err err = self->model->ops->keys(self->model, batch, values, *keys);
     bp_free(values);
     return err;
 }
@@ -181,7 +181,7 @@ static int64_t prefix_of(const bp_model_info *info)
  * decoder begins with, and its source ends with the end of a document. */
 static bp_err find_following(citing *self, bool prefix)
 {
-    const bp_model_info *info = &self->lm->info;
+    const bp_model_info *info = &self->model->info;
     int64_t count = self->ids.count, length = count + prefix, C = info->states.columns;
     int32_t *inputs = bp_alloc("tool.cite", length, sizeof *inputs),
             *targets = bp_alloc("tool.cite", length, sizeof *targets),
@@ -232,7 +232,7 @@ static void fill_masked(const citing *self, int64_t masked, int32_t *inputs, int
 /* At the place of each token, which is masked. */
 static bp_err find_masked(citing *self)
 {
-    int64_t count = self->ids.count, length = count + 2, C = self->lm->info.states.columns;
+    int64_t count = self->ids.count, length = count + 2, C = self->model->info.states.columns;
     int64_t side = length < BATCH_TOKENS ? BATCH_TOKENS / length : 1;
     int32_t *inputs = bp_alloc("tool.cite", side * length, sizeof *inputs),
             *targets = bp_alloc("tool.cite", side * length, sizeof *targets);
@@ -260,7 +260,7 @@ static bp_err find_masked(citing *self)
 
 static bp_err find_queries(citing *self)
 {
-    const bp_model_info *info = &self->lm->info;
+    const bp_model_info *info = &self->model->info;
     bool prefix = info->reads_source || prefix_of(info) >= 0;
     bp_err err = bp_agree(MPI_COMM_WORLD, check_texts(self, info->masks ? 2 : prefix));
 
@@ -537,7 +537,7 @@ static bp_err run(int argc, char **argv)
     bp_ids_clear(&self.ids);
     bp_tokenizer_free(&self.tokenizer);
     bp_datastore_close(&self.store);
-    bp_model_free(&self.lm);
+    bp_model_free(&self.model);
     bp_mesh_free(&self.mesh);
     return err;
 }

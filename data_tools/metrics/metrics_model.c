@@ -21,7 +21,7 @@ struct metrics_model {
     metrics_model_spec spec;
     bp_config *config;
     bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     bp_tokenizer *tokenizer;
     bp_score_rule rule;
 };
@@ -43,7 +43,7 @@ static bp_err open_tokenizer(metrics_model *self, const bp_checkpoint *checkpoin
 
 static bp_err check_tokenizer(const metrics_model *self)
 {
-    const bp_model_info *info = &self->lm->info;
+    const bp_model_info *info = &self->model->info;
     const char *hash = bp_tokenizer_hash(self->tokenizer);
 
     if (info->tokenizer_hash[0] && !bp_tokenizer_same_hash(info->tokenizer_hash, hash))
@@ -74,7 +74,7 @@ static bp_err open_model(metrics_model *self)
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, MPI_COMM_SELF, &shape);
     bp_math_set_threads(bp_math_threads_for(MPI_COMM_SELF, 0));
-    return err == BP_OK ? bp_model_open(&self->lm, self->mesh, self->config, self->spec.model)
+    return err == BP_OK ? bp_model_open(&self->model, self->mesh, self->config, self->spec.model)
                         : err;
 }
 
@@ -94,7 +94,7 @@ bp_err metrics_model_open(metrics_model **out, const metrics_model_spec *spec)
     if (err == BP_OK)
         err = check_tokenizer(self);
     if (err == BP_OK)
-        err = bp_texts_rule(&self->rule, &self->lm->info, self->tokenizer);
+        err = bp_texts_rule(&self->rule, &self->model->info, self->tokenizer);
     if (err != BP_OK)
         metrics_model_free(&self);
     *out = self;
@@ -105,7 +105,7 @@ void metrics_model_free(metrics_model **self)
 {
     if (!*self)
         return;
-    bp_model_free(&(*self)->lm);
+    bp_model_free(&(*self)->model);
     if ((*self)->mesh)
         bp_mesh_free(&(*self)->mesh);
     bp_config_free(&(*self)->config);
@@ -116,7 +116,7 @@ void metrics_model_free(metrics_model **self)
 
 json_t *metrics_model_json(const metrics_model *self)
 {
-    const bp_model_info *info = &self->lm->info;
+    const bp_model_info *info = &self->model->info;
 
     return json_pack("{ss sI ss}", "kind", info->kind, "step", (json_int_t)info->step, "digest",
                      info->digest);
@@ -170,7 +170,7 @@ bp_err metrics_model_perplexity(bp_text_answers *out, metrics_model *self,
     *out = (bp_text_answers){n, BP_PERPLEXITY_WIDTH,
                              bp_alloc("tool.metrics", n * BP_PERPLEXITY_WIDTH, sizeof(double))};
     if (err == BP_OK)
-        err = bp_texts_score(nll, scored, self->lm, &self->rule,
+        err = bp_texts_score(nll, scored, self->model, &self->rule,
                              &(bp_token_texts){n, file.starts, file.tokens});
     for (int64_t k = 0; k < n && err == BP_OK; k++) {
         double *counts = out->counts + k * BP_PERPLEXITY_WIDTH;
@@ -237,7 +237,7 @@ static bp_err find_states(matching *job, int64_t first, int64_t end)
         job->states[k] = bp_try_alloc("tool.metrics", tokens * job->columns, sizeof(float));
         err =
             job->states[k]
-                ? bp_texts_states(job->states[k], job->self->lm, &job->self->rule,
+                ? bp_texts_states(job->states[k], job->self->model, &job->self->rule,
                                   &(bp_token_texts){n, starts, file->tokens + file->starts[first]},
                                   job->self->spec.layer)
                 : bp_fail_memory("states of tokens", tokens * job->columns, sizeof(float));
@@ -284,7 +284,7 @@ static void find_weights(matching *job, int64_t documents)
 {
     int64_t texts = (job->count - 1) * documents, n = 0,
             *starts = bp_alloc("tool.metrics", texts + 1, sizeof *starts);
-    int64_t vocabulary = job->self->lm->info.words;
+    int64_t vocabulary = job->self->model->info.words;
     int32_t *tokens;
 
     for (int k = 1; k < job->count; k++)
@@ -314,7 +314,7 @@ bp_err metrics_model_bertscore(bp_text_answers *out, metrics_model *self,
                     .files = bp_alloc("tool.metrics", count + 1, sizeof *job.files),
                     .states = bp_alloc("tool.metrics", count + 1, sizeof *job.states),
                     .count = count + 1};
-    bp_err err = bp_texts_columns(&job.columns, self->lm, &self->rule, self->spec.layer);
+    bp_err err = bp_texts_columns(&job.columns, self->model, &self->rule, self->spec.layer);
 
     *out = (bp_text_answers){n, BP_BERTSCORE_WIDTH,
                              bp_alloc("tool.metrics", n * BP_BERTSCORE_WIDTH, sizeof(double))};

@@ -27,7 +27,7 @@ typedef struct counted {
     bp_model_shape shape;
     char *folder, *file;
     bp_mesh *alone; /* each rank scores by itself */
-    bp_model *lm;
+    bp_model *model;
     int32_t *inputs; /* [RANK_TOKENS + 1]; the target of one is the next */
     int64_t at;
     float *values; /* [WINDOWS][LENGTH] */
@@ -121,7 +121,7 @@ static void score(void *context)
                             .targets = self->inputs + self->at + 1};
 
     if (self->err == BP_OK)
-        self->err = bp_model_score(self->lm, &batch, self->values);
+        self->err = bp_model_score(self->model, &batch, self->values);
     self->at = (self->at + WINDOWS * LENGTH) % RANK_TOKENS; /* other places of memory */
 }
 
@@ -131,10 +131,10 @@ static bp_err open_model(counted *self)
     bp_err err = bp_mesh_new(&self->alone, MPI_COMM_SELF, &ONE);
 
     if (err == BP_OK)
-        err = self->shape.family->counting->open_file(&self->lm, self->alone, self->file);
+        err = self->shape.family->counting->open_file(&self->model, self->alone, self->file);
     if (err != BP_OK)
         return err;
-    self->lm->info.eod_id = VOCABULARY - 1;
+    self->model->info.eod_id = VOCABULARY - 1;
     self->inputs = bp_alloc("bench.ngram", RANK_TOKENS + 1, sizeof *self->inputs);
     self->values = bp_alloc("bench.ngram", WINDOWS * LENGTH, sizeof *self->values);
     return read_tokens(NULL, 0, RANK_TOKENS + 1, self->inputs);
@@ -178,7 +178,7 @@ bp_err bench_counting(bench *self)
     if (object)
         bench_put(object, "reason",
                   err == BP_ERR_IO ? bp_json_string(bp_err_message()) : json_null());
-    bp_model_free(&with.lm);
+    bp_model_free(&with.model);
     bp_mesh_free(&with.alone);
     if (self->mesh->coordinates)
         (void)bp_dir_remove(with.folder);

@@ -85,7 +85,7 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_mode
     if (err == BP_OK) {
         bench_task task = {run_step, &t, 1};
 
-        t.batch = bp_batch_of_places(slots, shape->context, t.tokens, t.tokens + n);
+        t.batch = bp_batch_of_positions(slots, shape->context, t.tokens, t.tokens + n);
         fill_tokens(t.tokens, 2 * n, shape->vocab_size, self->mesh->data_rank);
         bp_engine_initialise(t.engine);
         *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
@@ -98,7 +98,7 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_mode
 /* ---- scoring ---- */
 
 typedef struct scoring {
-    bp_model *lm;
+    bp_model *model;
     bp_model_batch batch;
     int32_t *tokens; /* [windows][length] of inputs, and as many targets */
     float *values;
@@ -112,7 +112,7 @@ static void run_batch(void *context)
     bp_err err;
 
     bp_heartbeat_step(++s->batches);
-    err = bp_model_score(s->lm, &s->batch, s->values);
+    err = bp_model_score(s->model, &s->batch, s->values);
     s->err = s->err != BP_OK ? s->err : err;
 }
 
@@ -122,7 +122,7 @@ static bp_err score(const bench *self, const bp_model_shape *shape, bp_spread *s
     int64_t T = shape->context, windows = bp_score_batch_windows(T), n = windows * T;
     scoring s = {.tokens = bp_alloc("bench.windows", 2 * n, sizeof *s.tokens),
                  .values = bp_alloc("bench.windows", n, sizeof *s.values)};
-    bp_err err = bp_model_new(&s.lm, self->mesh, self->config, shape, 1);
+    bp_err err = bp_model_new(&s.model, self->mesh, self->config, shape, 1);
 
     if (err == BP_OK) {
         bench_task task = {run_batch, &s, 1};
@@ -134,7 +134,7 @@ static bp_err score(const bench *self, const bp_model_shape *shape, bp_spread *s
         *tokens = s.batch.windows * s.batch.length * self->mesh->data_ranks;
         err = bp_agree(self->mesh->compute, s.err);
     }
-    bp_model_free(&s.lm);
+    bp_model_free(&s.model);
     bp_free(s.tokens);
     bp_free(s.values);
     return err;

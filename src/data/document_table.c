@@ -108,7 +108,7 @@ static bp_err add_document(bp_document_table *table, int64_t k, int64_t d, int64
     int64_t document = table->first_document[k] + d, run_tokens = table->spec.run_tokens;
     bp_err err = BP_OK;
 
-    if (table->spec.columns.windows.places > 0)
+    if (table->spec.columns.windows.positions > 0)
         return add_windows(table, c, d, document, at);
     if (run_tokens == 0)
         return add_entry(table, at, document, -1);
@@ -244,7 +244,7 @@ static int64_t all_tokens(const bp_document_table *table, int64_t entry)
 {
     int64_t next = entry + 1;
 
-    while (table->spec.columns.windows.places > 0 && next < table->count &&
+    while (table->spec.columns.windows.positions > 0 && next < table->count &&
            table->segment[next] > 0)
         next++;
     return table->first[next] - table->first[entry];
@@ -341,7 +341,7 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
                                   .is_cut = tokens_read < all,
                                   .label = c->codes ? c->class_of[c->codes[d]] : -1,
                                   .value = c->values ? c->values[d] : NAN};
-    if (table->spec.columns.windows.places > 0)
+    if (table->spec.columns.windows.positions > 0)
         out->document.window = table->segment[entry];
     if (c->spans)
         memcpy(out->document.answer, c->spans + d * BP_CORPUS_SPAN, sizeof out->document.answer);

@@ -42,13 +42,13 @@ void explain_share_document(explainer *self, bool *example)
                                     .segments = self->texts.framed ? read->segments : NULL,
                                     .sources = read->sources,
                                     .targets = read->targets,
-                                    .places = read->places,
+                                    .positions = read->positions,
                                     .foils = read->foils};
     share(read->inputs, sizes[1], group);
     share(read->segments, self->texts.framed ? sizes[1] : 0, group);
     share(read->sources, sizes[2], group);
     share(read->targets, sizes[0], group);
-    share(read->places, sizes[0], group);
+    share(read->positions, sizes[0], group);
     share(read->labels, sizes[0], group);
 }
 
@@ -77,10 +77,10 @@ static bp_err score(explainer *self, double *sum)
     const bp_explained *document = &self->read.document;
     int32_t *targets = bp_alloc("explain", document->T, sizeof *targets), source_length;
     bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
-    bp_err err = bp_model_score(self->job->lm, &batch, self->log_p);
+    bp_err err = bp_model_score(self->job->model, &batch, self->log_p);
 
     for (int64_t k = 0; k < document->K && err == BP_OK; k++)
-        *sum -= (double)self->log_p[document->places[k]];
+        *sum -= (double)self->log_p[document->positions[k]];
     bp_free(targets);
     return err;
 }

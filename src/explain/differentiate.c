@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_COST 32 /* places that take about as long as reading all weights again */
+#define BATCH_COST 32 /* positions that take about as long as reading all weights again */
 
 const char *bp_explain_lacks_gradients(const bp_model_info *info)
 {
@@ -72,7 +72,7 @@ int64_t bp_explain_length(const bp_explain_settings *settings, const bp_explaine
     const bp_model_info *info = settings->info;
     bool whole = !bp_explain_is_causal(info) || bp_task_has_head(&info->task);
 
-    return whole ? document->T : document->places[k] + 1;
+    return whole ? document->T : document->positions[k] + 1;
 }
 
 bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
@@ -87,7 +87,7 @@ bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
     for (int64_t t = 0; t < document->T; t++)
         targets[t] = -1;
     for (int64_t k = 0; k < document->K; k++)
-        targets[document->places[k]] = document->targets[k];
+        targets[document->positions[k]] = document->targets[k];
     *source_length = (int32_t)document->S;
     if (document->S > 0) {
         batch.source_length = document->S;
@@ -112,20 +112,20 @@ static int32_t *baseline_tokens(const bp_explain_settings *settings, const int32
 }
 
 /* own[count][E], base[count][E] for inputs or for sources. */
-static void look_up(float *own, float *base, bp_model *lm, const bp_explain_settings *settings,
+static void look_up(float *own, float *base, bp_model *model, const bp_explain_settings *settings,
                     bool of_source, const int32_t *tokens, int64_t count, float *scratch)
 {
-    lm->ops->look_up(lm, of_source, tokens, count, own, scratch);
+    model->ops->look_up(model, of_source, tokens, count, own, scratch);
     memset(base, 0, (size_t)(count * settings->info->vector_width) * sizeof *base);
     if (settings->baseline >= 0) {
         int32_t *others = baseline_tokens(settings, tokens, count);
 
-        lm->ops->look_up(lm, of_source, others, count, base, scratch);
+        model->ops->look_up(model, of_source, others, count, base, scratch);
         bp_free(others);
     }
 }
 
-bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
+bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *model,
                              const bp_explain_settings *settings, const bp_explained *document)
 {
     int64_t E = settings->info->vector_width, T = document->T, S = document->S,
@@ -146,9 +146,9 @@ bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
         settings->group,
         complete ? BP_OK : bp_fail_memory("word vectors", (2 * (T + S) + most) * E, sizeof(float)));
     if (err == BP_OK)
-        look_up(out->own, out->base, lm, settings, false, document->inputs, T, scratch);
+        look_up(out->own, out->base, model, settings, false, document->inputs, T, scratch);
     if (err == BP_OK && S > 0)
-        look_up(out->source_own, out->source_base, lm, settings, true, document->sources, S,
+        look_up(out->source_own, out->source_base, model, settings, true, document->sources, S,
                 scratch);
     out->hides = -1;
     if (err == BP_OK && document->hides >= 0) {
@@ -156,7 +156,7 @@ bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
 
         out->hidden = bp_alloc("explain.vectors", E, sizeof *out->hidden);
         out->hidden_base = bp_alloc("explain.vectors", E, sizeof *out->hidden_base);
-        look_up(out->hidden, out->hidden_base, lm, settings, false, &token, 1, scratch);
+        look_up(out->hidden, out->hidden_base, model, settings, false, &token, 1, scratch);
     }
     bp_free(scratch);
     return err;
@@ -184,7 +184,7 @@ void bp_explain_hide(bp_explain_vectors *vectors, const bp_explained *document, 
         return;
     if (vectors->hides >= 0)
         swap_hidden(vectors, vectors->hides);
-    vectors->hides = document->places[k];
+    vectors->hides = document->positions[k];
     swap_hidden(vectors, vectors->hides);
 }
 
@@ -202,27 +202,28 @@ void bp_explain_vectors_clear(bp_explain_vectors *vectors)
 
 bp_err bp_explain_batch_new(bp_explain_batch *out, const bp_explain_settings *settings)
 {
-    int64_t places = settings->batch > settings->most ? settings->batch : settings->most,
+    int64_t positions = settings->batch > settings->most ? settings->batch : settings->most,
             E = settings->info->vector_width;
     bool complete;
 
-    *out =
-        (bp_explain_batch){.capacity = places,
-                           .inputs = bp_alloc("explain.batch", places, sizeof(int32_t)),
-                           .targets = bp_alloc("explain.batch", places, sizeof(int32_t)),
-                           .segments = bp_alloc("explain.batch", places, sizeof(int32_t)),
-                           .values = bp_alloc("explain.batch", places, sizeof(float)),
-                           .vectors = bp_try_alloc("explain.batch", places * E, sizeof(float)),
-                           .gradients = bp_try_alloc("explain.batch", places * E, sizeof(float))};
+    *out = (bp_explain_batch){
+        .capacity = positions,
+        .inputs = bp_alloc("explain.batch", positions, sizeof(int32_t)),
+        .targets = bp_alloc("explain.batch", positions, sizeof(int32_t)),
+        .segments = bp_alloc("explain.batch", positions, sizeof(int32_t)),
+        .values = bp_alloc("explain.batch", positions, sizeof(float)),
+        .vectors = bp_try_alloc("explain.batch", positions * E, sizeof(float)),
+        .gradients = bp_try_alloc("explain.batch", positions * E, sizeof(float))};
     complete = out->vectors && out->gradients;
     if (settings->info->reads_source) {
-        out->sources = bp_alloc("explain.batch", places, sizeof(int32_t));
-        out->source_lengths = bp_alloc("explain.batch", places, sizeof(int32_t));
-        out->source_vectors = bp_try_alloc("explain.batch", places * E, sizeof(float));
-        out->source_gradients = bp_try_alloc("explain.batch", places * E, sizeof(float));
+        out->sources = bp_alloc("explain.batch", positions, sizeof(int32_t));
+        out->source_lengths = bp_alloc("explain.batch", positions, sizeof(int32_t));
+        out->source_vectors = bp_try_alloc("explain.batch", positions * E, sizeof(float));
+        out->source_gradients = bp_try_alloc("explain.batch", positions * E, sizeof(float));
         complete = complete && out->source_vectors && out->source_gradients;
     }
-    return complete ? BP_OK : bp_fail_memory("a batch of windows", 2 * places * E, sizeof(float));
+    return complete ? BP_OK
+                    : bp_fail_memory("a batch of windows", 2 * positions * E, sizeof(float));
 }
 
 void bp_explain_batch_free(bp_explain_batch *batch)
@@ -271,9 +272,9 @@ void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document,
 
     memcpy(batch->inputs + w * length, document->inputs, (size_t)length * sizeof *document->inputs);
     if (document->hides >= 0)
-        batch->inputs[w * length + document->places[k]] = (int32_t)document->hides;
+        batch->inputs[w * length + document->positions[k]] = (int32_t)document->hides;
     for (int64_t t = 0; t < length; t++)
-        batch->targets[w * length + t] = t == document->places[k] ? document->targets[k] : -1;
+        batch->targets[w * length + t] = t == document->positions[k] ? document->targets[k] : -1;
     batch->batch = (bp_model_batch){
         .windows = w + 1, .length = length, .inputs = batch->inputs, .targets = batch->targets};
     if (document->segments) {

@@ -10,9 +10,9 @@
 /* The model, or a member of the ensemble; NULL if it is not on this rank. */
 bp_model *explain_model_of(const explainer *self, int64_t member)
 {
-    bp_model *lm = self->job->lm;
+    bp_model *model = self->job->model;
 
-    return lm && self->members > 0 ? bp_ensemble_member_model(lm, member) : lm;
+    return model && self->members > 0 ? bp_ensemble_member_model(model, member) : model;
 }
 
 /* The most floats of a document's results. */
@@ -34,7 +34,8 @@ bp_err explain_prepare(void *context)
 
     explain_reading_new(&self->read, &self->texts);
     if (self->prefers)
-        self->log_p = bp_try_alloc("explain", EXPLAIN_LOG_P_PLACES * columns, sizeof *self->log_p);
+        self->log_p =
+            bp_try_alloc("explain", EXPLAIN_LOG_P_POSITIONS * columns, sizeof *self->log_p);
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
     if (!self->results || (!self->log_p && self->prefers))
         return bp_fail_memory("results", floats, sizeof *self->results);
@@ -78,7 +79,7 @@ static void choose(explainer *self, int64_t k, const float *row, int64_t columns
                                                                  : find_first(row, columns, first);
 }
 
-/* Choices for targets [first, first + count), whose places ascend. */
+/* Choices for targets [first, first + count), whose positions ascend. */
 static bp_err choose_some(explainer *self, int64_t first, int64_t count)
 {
     const bp_explained *document = &self->read.document;
@@ -90,11 +91,11 @@ static bp_err choose_some(explainer *self, int64_t first, int64_t count)
     if (err == BP_OK) {
         bp_explain_batch_set(&batch, document, 0, first, length);
         for (int64_t k = first; k < first + count; k++)
-            batch.targets[document->places[k]] = 0;
-        err = bp_model_distribution(self->job->lm, &batch.batch, self->log_p, NULL);
+            batch.targets[document->positions[k]] = 0;
+        err = bp_model_distribution(self->job->model, &batch.batch, self->log_p, NULL);
     }
     for (int64_t k = first; k < first + count && err == BP_OK; k++) {
-        row += k == first || document->places[k] != document->places[k - 1];
+        row += k == first || document->positions[k] != document->positions[k - 1];
         choose(self, k, self->log_p + row * columns, columns);
     }
     bp_explain_batch_free(&batch);
@@ -104,7 +105,7 @@ static bp_err choose_some(explainer *self, int64_t first, int64_t count)
 static bp_err find_choices(explainer *self)
 {
     const bp_explained *document = &self->read.document;
-    int64_t K = document->K, together = document->hides >= 0 ? 1 : EXPLAIN_LOG_P_PLACES;
+    int64_t K = document->K, together = document->hides >= 0 ? 1 : EXPLAIN_LOG_P_POSITIONS;
     bp_err err = BP_OK;
 
     for (int64_t first = 0, count; first < K && err == BP_OK; first += count) {
@@ -117,18 +118,18 @@ static bp_err find_choices(explainer *self)
 }
 
 /* The results of all methods for the document by one model: at[floats]. */
-static bp_err run_methods(explainer *self, bp_model *lm, float *at)
+static bp_err run_methods(explainer *self, bp_model *model, float *at)
 {
     const bp_explain_form form = explain_form(self, &self->read.document);
     bp_explain_settings settings = self->settings;
     float *to[BP_EXPLAIN_ARRAYS];
     bp_err err = BP_OK;
 
-    settings.info = &lm->info;
+    settings.info = &model->info;
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         if (self->methods[k]->run) {
             bp_explain_lay_out_to(to, self->methods[k], &form, at);
-            err = self->methods[k]->run(lm, &settings, &self->read.document, to);
+            err = self->methods[k]->run(model, &settings, &self->read.document, to);
             explain_setup_rank(self, self->methods[k], &form, at);
         }
         at += bp_explain_floats(self->methods[k], &form);
@@ -180,7 +181,7 @@ static bp_err explain_document(explainer *self, bool example)
     if (self->prefers && !bp_task_kind_of(&self->settings.info->task)->is_value)
         err = find_choices(self);
     if (err == BP_OK && self->members == 0)
-        err = run_methods(self, self->job->lm, self->results);
+        err = run_methods(self, self->job->model, self->results);
     for (int64_t m = 0; m < self->members && err == BP_OK; m++)
         err = run_methods(self, explain_model_of(self, m), self->results + (1 + m) * floats);
     if (err == BP_OK && self->members > 0)

@@ -4,7 +4,7 @@
 
 #include "explain/explainer.h"
 
-#define EXPLAIN_LOG_P_PLACES 64 /* rows whose distributions are read together */
+#define EXPLAIN_LOG_P_POSITIONS 64 /* rows whose distributions are read together */
 
 /** The model, or a member of the ensemble; NULL if it is not on this rank. */
 bp_model *explain_model_of(const explainer *self, int64_t member);

@@ -55,7 +55,7 @@ static void share_kind(explainer *self)
 {
     bp_work_job *job = self->job;
 
-    self->kind = job->lm ? bp_strdup(job->lm->info.kind) : NULL;
+    self->kind = job->model ? bp_strdup(job->model->info.kind) : NULL;
     bp_bcast_text(&self->kind, job->mesh->dedicated ? 1 : 0, job->mesh->world);
     job->info.kind = self->kind;
 }
@@ -65,7 +65,7 @@ static bp_err open(void *context)
     explainer *self = context;
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
-    int64_t most = explain_most_places(job->config, job->info.context), target;
+    int64_t most = explain_most_positions(job->config, job->info.context), target;
     bp_err err;
 
     share_kind(self);
@@ -78,7 +78,7 @@ static bp_err open(void *context)
         .counts = job->mesh->tensor_rank == 0,
         .last = job->mesh->pipeline_rank == job->mesh->pipeline_ranks - 1,
         .most = most,
-        .batch = explain_batch_places(most),
+        .batch = explain_batch_positions(most),
         .steps = keys->steps,
         .baseline = -1,
         .roles = self->roles,
@@ -93,7 +93,7 @@ static bp_err open(void *context)
     if (err == BP_OK && self->members > 0 && job->mesh->coordinates)
         err = bp_ensemble_list_load(&self->list, keys->model);
     err = bp_agree(job->mesh->world, err);
-    target = bp_all_max_int(job->lm ? (int64_t)self->target : 0, job->mesh->world);
+    target = bp_all_max_int(job->model ? (int64_t)self->target : 0, job->mesh->world);
     self->target = (explain_target)target;
     if (err == BP_OK)
         err = explain_load(self, job->leads || job->mesh->coordinates);

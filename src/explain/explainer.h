@@ -29,7 +29,7 @@ typedef struct explainer {
     char sets_hash[BP_SHA256_HEX];      /* of the file of explain.sets; "" if there is none */
     char key[BP_SHA256_HEX];
     explain_reading read;  /* the current document */
-    float *log_p;          /* for some of its places, with explain.target = best */
+    float *log_p;          /* for some of its positions, with explain.target = best */
     int64_t members;       /* of an ensemble, explained one after another; 0: one model */
     bp_ensemble_list list; /* of them, on the coordinator */
     float *results; /* [1 + members][floats] of the current document: the model's or the mean, then
@@ -144,7 +144,7 @@ static inline bool explain_collects(const explainer *self)
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
 
-/** Collect the places of keys from all documents. Local. */
+/** Collect the positions of keys from all documents. Local. */
 bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
 
 /** states/memory_units.c: bp_work.units, and memory for the documents of memories. */

@@ -16,7 +16,7 @@ typedef struct bp_explain_keys {
     const char *baseline;
     const char *separators;
     const char *masks;
-    int64_t places;
+    int64_t positions;
     int64_t context;
     int64_t steps;
     const char *removal, *features, *shapley;

@@ -30,8 +30,8 @@ typedef struct bp_explain_settings {
     MPI_Comm group;          /* mesh->model */
     struct bp_work_job *job; /* of bp_explain_step */
     bool last;               /* this rank is on the last pipeline stage */
-    int64_t most;            /* places of a document, or of its source */
-    int64_t batch;           /* places of a batch */
+    int64_t most;            /* positions of a document, or of its source */
+    int64_t batch;           /* positions of a batch */
     bool best;               /* explain.target = best */
     int64_t steps;           /* steps of a path from the baseline */
     int64_t baseline; /* the token whose vector replaces that of each ordinary token; -1: zeros */
@@ -65,19 +65,19 @@ typedef struct bp_explain_ranking {
 
 /** A document: the model's inputs, and K predictions to explain. */
 typedef struct bp_explained {
-    int64_t number;          /* of the document in the corpora */
-    int64_t K, T, S;         /* predictions; inputs; for an encoder-decoder, places of the source */
-    const int32_t *inputs;   /* [T] */
-    const int32_t *segments; /* [T]; NULL if it has none */
-    const int32_t *sources;  /* [S] */
-    const int32_t *targets;  /* [K]: the outcome explained: the next token, or the preferred one */
-    const int32_t *places; /* [K]: target k is predicted at this input; for a causal model K = T and
-                              places[k] = k. For a task as bp_model_batch.targets */
+    int64_t number;  /* of the document in the corpora */
+    int64_t K, T, S; /* predictions; inputs; for an encoder-decoder, positions of the source */
+    const int32_t *inputs;    /* [T] */
+    const int32_t *segments;  /* [T]; NULL if it has none */
+    const int32_t *sources;   /* [S] */
+    const int32_t *targets;   /* [K]: the outcome explained: the next token, or the preferred one */
+    const int32_t *positions; /* [K]: target k is predicted at this input; for a causal model K = T
+                              and positions[k] = k. For a task as bp_model_batch.targets */
     /* for contrast_sets: */
     int64_t set, of;       /* its set, -1 if it has none; the document that it is a window of */
     double value;          /* of a regression: the corpus's; NaN if there is none */
     const int32_t *labels; /* [K] the corpus's outcome of each target; -1 if it is not known */
-    int64_t hides; /* the token at a target's place while it is explained (places are masked in
+    int64_t hides; /* the token at a target's place while it is explained (positions are masked in
                       turn); -1: inputs are read as they are */
     const int32_t *foils; /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */
     const bp_explain_ranking *rankings; /* of earlier methods */
@@ -88,27 +88,27 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_BY_TARGET, /* [K] */
     BP_EXPLAIN_BY_INPUT, /* [K][T] by target and input; 0 for inputs that the target does not depend
                             on */
-    BP_EXPLAIN_BY_SOURCE,        /* [K][S] by target and place of the source */
-    BP_EXPLAIN_BY_PLACES,        /* [T][T] by place and input */
-    BP_EXPLAIN_BY_SOURCE_PLACES, /* [S][S] */
-    BP_EXPLAIN_BY_FOIL,          /* [K][foils] */
-    BP_EXPLAIN_BY_FOIL_INPUT,    /* [K][foils][T] */
-    BP_EXPLAIN_BY_FOIL_SOURCE,   /* [K][foils][S] */
-    BP_EXPLAIN_BY_LAYER,         /* [K][layers + 1] by target and layer, the embedding first */
-    BP_EXPLAIN_TOPS,             /* [K][layers + 1][BP_EXPLAIN_TOP] ids */
-    BP_EXPLAIN_NEIGHBOURS,       /* [K][explain.neighbours] */
-    BP_EXPLAIN_CURVES,           /* [K][settings->ranks_count + 1][BP_EXPLAIN_SHARES] */
-    BP_EXPLAIN_BY_PLACE,         /* [T] by input */
-    BP_EXPLAIN_BY_SOURCE_PLACE,  /* [S] by place of the source */
-    BP_EXPLAIN_FLIPS,            /* [T][explain.flips] by input */
-    BP_EXPLAIN_SOURCE_FLIPS,     /* [S][explain.flips] by place of the source */
-    BP_EXPLAIN_BY_HEAD,          /* [layers][heads], once per document */
-    BP_EXPLAIN_BY_SOURCE_HEAD,   /* [source_layers][heads] of the encoder of an encoder-decoder */
-    BP_EXPLAIN_BY_CROSS_HEAD,    /* [layers][heads] of attention to a source */
-    BP_EXPLAIN_EDITS,            /* [explain.edits] */
-    BP_EXPLAIN_BY_OUTCOME,       /* [outcomes] of classes */
-    BP_EXPLAIN_BY_DOCUMENT,      /* one value */
-    BP_EXPLAIN_BY_PAIR,          /* one value, for a document with a source */
+    BP_EXPLAIN_BY_SOURCE,           /* [K][S] by target and place of the source */
+    BP_EXPLAIN_BY_POSITIONS,        /* [T][T] by place and input */
+    BP_EXPLAIN_BY_SOURCE_POSITIONS, /* [S][S] */
+    BP_EXPLAIN_BY_FOIL,             /* [K][foils] */
+    BP_EXPLAIN_BY_FOIL_INPUT,       /* [K][foils][T] */
+    BP_EXPLAIN_BY_FOIL_SOURCE,      /* [K][foils][S] */
+    BP_EXPLAIN_BY_LAYER,            /* [K][layers + 1] by target and layer, the embedding first */
+    BP_EXPLAIN_TOPS,                /* [K][layers + 1][BP_EXPLAIN_TOP] ids */
+    BP_EXPLAIN_NEIGHBOURS,          /* [K][explain.neighbours] */
+    BP_EXPLAIN_CURVES,              /* [K][settings->ranks_count + 1][BP_EXPLAIN_SHARES] */
+    BP_EXPLAIN_BY_PLACE,            /* [T] by input */
+    BP_EXPLAIN_BY_SOURCE_PLACE,     /* [S] by place of the source */
+    BP_EXPLAIN_FLIPS,               /* [T][explain.flips] by input */
+    BP_EXPLAIN_SOURCE_FLIPS,        /* [S][explain.flips] by place of the source */
+    BP_EXPLAIN_BY_HEAD,             /* [layers][heads], once per document */
+    BP_EXPLAIN_BY_SOURCE_HEAD, /* [source_layers][heads] of the encoder of an encoder-decoder */
+    BP_EXPLAIN_BY_CROSS_HEAD,  /* [layers][heads] of attention to a source */
+    BP_EXPLAIN_EDITS,          /* [explain.edits] */
+    BP_EXPLAIN_BY_OUTCOME,     /* [outcomes] of classes */
+    BP_EXPLAIN_BY_DOCUMENT,    /* one value */
+    BP_EXPLAIN_BY_PAIR,        /* one value, for a document with a source */
     BP_EXPLAIN_SHAPES
 } bp_explain_shape; /* from BY_HEAD on, values are per document and of one size */
 #define BP_EXPLAIN_TOP 5
@@ -119,7 +119,7 @@ typedef struct bp_explain_array {
 #define BP_EXPLAIN_ARRAYS  32
 #define BP_EXPLAIN_MISSING 4
 
-/** Input of memory planning: sizes of a model, and the most places of a document. */
+/** Input of memory planning: sizes of a model, and the most positions of a document. */
 typedef struct bp_explain_sizes {
     int64_t T, C, V, layers, keys, factors, triggers;
 } bp_explain_sizes;
@@ -142,8 +142,8 @@ typedef struct bp_explain_method {
     /** The results of one document: to[k], which follow each other, for `arrays[k]`. Collective
      * over mesh->model; results are valid on all its ranks. Errors: BP_ERR_SYSTEM memory; the same
      * on all ranks. */
-    bp_err (*run)(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to);
+    bp_err (*run)(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to);
     /** Adds a document to the figures over the corpus, a JSON object. Local. NULL if there are
      * none. */
     void (*add)(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
@@ -157,7 +157,7 @@ typedef struct bp_explain_method {
     /** Appends a document's data for `merge` to `out` (NULL on ranks that do not lead): whole
      * floats or 32-bit integers. Methods with the same `collect` share it. Collective over
      * mesh->model. Errors: as `run`. */
-    bp_err (*collect)(bp_model *lm, const bp_explain_settings *settings,
+    bp_err (*collect)(bp_model *model, const bp_explain_settings *settings,
                       const bp_explained *document, bp_buffer *out);
     /** Writes the file and the figures. Local, on the coordinator. Errors: those of writing, of
      * `read`, and of its computations. */
@@ -205,7 +205,7 @@ int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form
 /** The layers of an array by head; 0 for other arrays. Local. */
 int64_t bp_explain_head_layers(const bp_explain_array *array, const bp_model_info *info);
 /** One kind of attention of a model: its layers have a query at each place of one text, and keys at
- * the places of the same or of another. */
+ * the positions of the same or of another. */
 typedef struct bp_explain_attends {
     const char *prefix; /* of the names of its datasets */
     const char *what;   /* of bp_probed */
@@ -277,7 +277,7 @@ typedef struct bp_explain_vectors {
 } bp_explain_vectors;
 /** Collective over mesh->model. Owns: bp_explain_vectors_clear(), after an error too. Errors:
  * BP_ERR_SYSTEM: the same on all ranks. */
-bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
+bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *model,
                              const bp_explain_settings *settings, const bp_explained *document);
 /** Put the hiding vector, if there is one, at the place of target k, and restore the vector at the
  * previous place. Local. */
@@ -289,10 +289,10 @@ const char *bp_explain_lacks_gradients(const bp_model_info *info);
 
 /** Windows of a document for one target each, side by side. */
 typedef struct bp_explain_batch {
-    bp_model_batch batch;      /* of `windows` windows of `length` places */
-    int32_t *inputs, *targets; /* [capacity] places */
+    bp_model_batch batch;      /* of `windows` windows of `length` positions */
+    int32_t *inputs, *targets; /* [capacity] positions */
     int32_t *segments;         /* [capacity] */
-    int32_t *sources;          /* [capacity] places of sources */
+    int32_t *sources;          /* [capacity] positions of sources */
     int32_t *source_lengths;   /* [capacity] */
     float *vectors;            /* [capacity][E] for the caller; batch.vectors is NULL or this */
     float *gradients;          /* [capacity][E] */
@@ -303,7 +303,8 @@ typedef struct bp_explain_batch {
 /** Errors: BP_ERR_SYSTEM, on this rank only: the caller agrees on it. Owns: _free(). */
 bp_err bp_explain_batch_new(bp_explain_batch *out, const bp_explain_settings *settings);
 void bp_explain_batch_free(bp_explain_batch *batch);
-/** The number of windows of `length` places, with the document's source, in a batch; at least 1. */
+/** The number of windows of `length` positions, with the document's source, in a batch; at least 1.
+ */
 int64_t bp_explain_batch_windows(const bp_explain_batch *batch, const bp_explained *document,
                                  int64_t length);
 /** Windows from `first` on, `each` per target. */

@@ -28,7 +28,7 @@ const bp_option bp_explain_options[] = {
              "faithfulness (what the prediction loses without what the others put first), sources "
              "(the nearest texts of a datastore), similarity (how alike a word's states are in all "
              "its contexts), projection (maps of states: principal components, t-SNE, UMAP), "
-             "factors (what activations of MLPs have in common), memories (which places set off "
+             "factors (what activations of MLPs have in common), memories (which positions set off "
              "each key of an MLP, and what its value predicts)",
      .at = BP_AT(bp_explain_keys, methods)},
     {BP_STRING_KEY("explain.target", NULL),
@@ -40,14 +40,14 @@ const bp_option bp_explain_options[] = {
      .at = BP_AT(bp_explain_keys, target)},
     {BP_STRING_KEY("explain.masks", NULL),
      .help =
-         "of masked models: a JSON file with a list for each document of the places among its "
+         "of masked models: a JSON file with a list for each document of the positions among its "
          "tokens, from 0, that are masked together; [place, token id] is a place that stays as it "
          "is, with its label. Not given: masks of the corpus, or each token is masked in turn",
      .at = BP_AT(bp_explain_keys, masks)},
     {BP_INT_KEY("explain.places", "64", 0, 1e6), .unit = "tokens",
      .help = "of masked models: the most tokens of a document that are masked in turn, at even "
              "steps; 0: all",
-     .at = BP_AT(bp_explain_keys, places)},
+     .at = BP_AT(bp_explain_keys, positions)},
     {BP_STRING_KEY("explain.separators", NULL),
      .help = "of attention: ids, with commas, of the tokens that separate texts or sentences. Not "
              "given: those that end or divide texts, and the one before them",
@@ -130,11 +130,11 @@ const bp_option bp_explain_options[] = {
      .help = "of projection: the effective number of neighbours of a point in t-SNE",
      .at = BP_AT(bp_explain_keys, perplexity)},
     {BP_INT_KEY("explain.factors", "10", 1, 1000),
-     .help =
-         "of factors: how many activations are taken apart into, at most the places of a document",
+     .help = "of factors: how many activations are taken apart into, at most the positions of a "
+             "document",
      .at = BP_AT(bp_explain_keys, factors)},
     {BP_INT_KEY("explain.keys", "10", 1, 1000),
-     .help = "of memories: the places of the corpus that are listed for each key",
+     .help = "of memories: the positions of the corpus that are listed for each key",
      .at = BP_AT(bp_explain_keys, keys)},
     {.key = NULL}};
 

@@ -92,7 +92,7 @@ typedef struct bp_work_job {
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
     bool leads;          /* this rank leads a mesh->replica: it writes parts */
-    bp_model *lm;        /* NULL on a dedicated coordinator */
+    bp_model *model;     /* NULL on a dedicated coordinator */
     bp_model_info info;  /* on all ranks (`kind` on the computing ones) */
     bp_work_units units; /* of a work with one set: bp_work.open fills it in */
     bp_run *run;         /* NULL until bp_work.open has been called */

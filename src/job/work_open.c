@@ -172,17 +172,17 @@ bp_err work_open_model(bp_work_job *job)
 {
     const bp_mesh *mesh = job->mesh;
     bp_err err = bp_agree(mesh->world, mesh->computes && job->work->open_model
-                                           ? job->work->open_model(job->self, &job->lm)
+                                           ? job->work->open_model(job->self, &job->model)
                                            : BP_OK);
 
     if (err == BP_OK)
         err = bp_agree(mesh->world, mesh->computes ? check_experts(job) : BP_OK);
     if (err != BP_OK)
         return err;
-    if (job->lm)
-        job->info = job->lm->info;
+    if (job->model)
+        job->info = job->model->info;
     bp_bcast_bytes(&job->info, sizeof job->info, mesh->dedicated ? 1 : 0, mesh->world);
-    job->info.kind = job->lm ? job->lm->info.kind : NULL; /* a pointer is not sent */
+    job->info.kind = job->model ? job->model->info.kind : NULL; /* a pointer is not sent */
     if (mesh->computes && job->info.members > 0 && mesh->members > job->info.members)
         err = check_members(job, job->info.members);
     err = bp_agree(mesh->world, err);
@@ -193,7 +193,7 @@ void work_close(bp_work_job *job)
 {
     job->work->close(job->self);
     bp_free(job->folder);
-    bp_model_free(&job->lm);
+    bp_model_free(&job->model);
     if (job->mesh)
         bp_lockstep_free(&job->mesh->lockstep);
     bp_mesh_free(&job->mesh);

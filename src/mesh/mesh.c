@@ -19,7 +19,7 @@ const bp_option bp_mesh_options[] = {
      .help = "ranks that share each layer's heads, columns and vocabulary",
      .at = BP_AT(bp_mesh_keys, tensor)},
     {BP_INT_KEY("mesh.expert", "1", 1, INT_MAX), .unit = "ranks",
-     .help = "data ranks that share out the experts of each layer: places go to the ranks that "
+     .help = "data ranks that share out the experts of each layer: positions go to the ranks that "
              "hold the experts they choose; divides the data ranks and model.experts",
      .at = BP_AT(bp_mesh_keys, expert)},
     {BP_CHOICE_KEY("mesh.coordinator", "auto", "auto|shared|dedicated"),

@@ -65,70 +65,71 @@ int64_t bp_model_batch_rows(const bp_model_batch *batch)
 
 int64_t bp_model_columns(const bp_model_info *info, int64_t length)
 {
-    return bp_task_kind_of(&info->task)->over_places ? length : info->vocab_size;
+    return bp_task_kind_of(&info->task)->over_positions ? length : info->vocab_size;
 }
 
-void bp_model_free(bp_model **lm)
+void bp_model_free(bp_model **model)
 {
-    if (*lm)
-        (*lm)->ops->free(*lm);
-    *lm = NULL;
+    if (*model)
+        (*model)->ops->free(*model);
+    *model = NULL;
 }
 
-bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values)
+bp_err bp_model_score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    return lm->ops->score(lm, batch, values);
+    return model->ops->score(model, batch, values);
 }
 
-bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *log_p, float *values)
+bp_err bp_model_distribution(bp_model *model, const bp_model_batch *batch, float *log_p,
+                             float *values)
 {
-    return lm->ops->distribution(lm, batch, BP_MODEL_NO_DROPOUT, log_p, values);
+    return model->ops->distribution(model, batch, BP_MODEL_NO_DROPOUT, log_p, values);
 }
 
-bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+bp_err bp_model_decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                            int64_t capacity)
 {
     *out = NULL;
-    if (!lm->ops->decode_new)
+    if (!model->ops->decode_new)
         return BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                        "a model of kind %s does not continue sequences: at model.kind; take a "
                        "checkpoint of a causal network",
-                       lm->info.kind);
-    if (capacity > lm->info.context)
+                       model->info.kind);
+    if (capacity > model->info.context)
         return BP_FAIL(BP_ERR_CONFIG, "model.too_many_positions",
                        "%lld positions a sequence: at a context of %lld; shorten prompts, or what "
                        "follows them",
-                       (long long)capacity, (long long)lm->info.context);
-    return lm->ops->decode_new(out, lm, groups, slots, capacity);
+                       (long long)capacity, (long long)model->info.context);
+    return model->ops->decode_new(out, model, groups, slots, capacity);
 }
 
 void bp_model_decode_free(bp_decoding **decoding)
 {
     if (*decoding)
-        (*decoding)->lm->ops->decode_free(*decoding);
+        (*decoding)->model->ops->decode_free(*decoding);
     *decoding = NULL;
 }
 
 void bp_model_decode_reset(bp_decoding *decoding, int group)
 {
-    decoding->lm->ops->decode_reset(decoding, group);
+    decoding->model->ops->decode_reset(decoding, group);
 }
 
 void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources)
 {
-    BP_ASSERT(group >= 0 && group < decoding->groups && decoding->lm->info.reads_source &&
+    BP_ASSERT(group >= 0 && group < decoding->groups && decoding->model->info.reads_source &&
               sources->count * sources->slots_each <= decoding->slots);
-    decoding->lm->ops->decode_sources(decoding, group, sources);
+    decoding->model->ops->decode_sources(decoding, group, sources);
 }
 
 void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics)
 {
     BP_ASSERT(group >= 0 && group < decoding->groups && step->slots <= decoding->slots);
-    decoding->lm->ops->decode(decoding, group, step, logits, statistics);
+    decoding->model->ops->decode(decoding, group, step, logits, statistics);
 }
 
-int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
+int64_t bp_model_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity)
 {
-    return lm->ops->decode_bytes ? lm->ops->decode_bytes(lm, groups, slots, capacity) : 0;
+    return model->ops->decode_bytes ? model->ops->decode_bytes(model, groups, slots, capacity) : 0;
 }

@@ -19,9 +19,9 @@ struct bp_probe; /* nn/core/block.h */
  * neighbours (infer/neighbours/neighbours.h) BP_MODEL_ALONE too, its probability without them; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
- * vocabulary; a model that finds spans has distributions over the places of a window, for the start
- * or the end of a span, and the target is a place. For a regression, log p is a value, the mean of
- * the members', with their variance and each member's; the other statistics are NaN. */
+ * vocabulary; a model that finds spans has distributions over the positions of a window, for the
+ * start or the end of a span, and the target is a place. For a regression, log p is a value, the
+ * mean of the members', with their variance and each member's; the other statistics are NaN. */
 typedef enum bp_model_statistic {
     BP_MODEL_LOGPROB = 0, /* log p(target) */
     BP_MODEL_ALONE = 1,
@@ -119,7 +119,7 @@ typedef struct bp_model_info {
                             that of the whole text; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool frames;   /* it reads a text between the tokens of the roles cls and sep */
-    bool sees_all; /* an encoder: places see those after them too */
+    bool sees_all; /* an encoder: positions see those after them too */
     bool masks; /* a masked model: a target is at its own place, and inputs after a window's end are
                    -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, not the logits of one
@@ -217,7 +217,7 @@ typedef struct bp_model_batch {
                       serve all. 0: each has its own inputs */
 } bp_model_batch;
 
-/** Places that have a target. */
+/** Positions that have a target. */
 int64_t bp_model_batch_rows(const bp_model_batch *batch);
 /** Windows [first, first + count) of a batch. */
 bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count);
@@ -225,7 +225,7 @@ bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, i
 /** A model that continues sequences token by token, made by its `decode_new`. Its own struct begins
  * with this head. */
 typedef struct bp_decoding {
-    bp_model *lm; /* borrowed */
+    bp_model *model; /* borrowed */
     int groups;
     int64_t slots, capacity;
 } bp_decoding;
@@ -265,14 +265,14 @@ typedef struct bp_model_ops {
      * Collective over mesh->replica (mesh->model where there is one member), with equal arguments
      * on all its ranks; the result is valid on all. batch->length and batch->source_length are at
      * most info.context (BP_ASSERT). Errors: BP_ERR_SYSTEM memory, the same on all ranks. */
-    bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
+    bp_err (*score)(bp_model *model, const bp_model_batch *batch, float *values);
 
     /** The full distributions of rows, in one pass: log_p[rows][bp_model_columns] of each place
      * that has a target, in their order: natural logs of the probabilities of all outcomes, a
      * regression's value. `values`: as in `score`; NULL if not needed. pass: as in `backbone`, for
      * a model that is not an ensemble. A NULL function: not available (n-grams, neighbours). Not
      * for a language model with several softmaxes or entmax (BP_ASSERT). Otherwise as `score`. */
-    bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
+    bp_err (*distribution)(bp_model *model, const bp_model_batch *batch, int64_t pass, float *log_p,
                            float *values);
 
     /* The parts that an ensemble, the Laplace approximation and explanations combine themselves;
@@ -284,31 +284,31 @@ typedef struct bp_model_ops {
      * rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place). A head
      * of values or spans has no such rows: the layers run (a probe sees them), and hidden stays as
      * it is. */
-    bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
+    bp_err (*backbone)(bp_model *model, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
-    void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
+    void (*set_dropout)(bp_model *model, float rate, uint64_t seed);
     /** Later batches of `score` and `backbone` go through the probe (nn/core/block.h), the head
      * only in `score`; NULL: no probe. Borrowed. Local. */
-    void (*set_probe)(bp_model *lm, struct bp_probe *probe);
+    void (*set_probe)(bp_model *model, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
      * MPI, except with info.log_probabilities. */
-    void (*logits)(bp_model *lm, int64_t head, const float *hidden, int64_t rows, float *logits);
+    void (*logits)(bp_model *model, int64_t head, const float *hidden, int64_t rows, float *logits);
     /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
      * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */
-    bp_err (*add_head)(bp_model *lm, const float *weights, int64_t *head);
+    bp_err (*add_head)(bp_model *model, const float *weights, int64_t *head);
     /** The model's own matrix [vocab_count][width]; borrowed; NULL on ranks of other stages, and
      * where the model was not opened with it (bp_model_open_with_head). */
-    const float *(*head_weights)(const bp_model *lm);
+    const float *(*head_weights)(const bp_model *model);
     /** states[layers][count][columns] of a whole text, sized by info.states; NULL where
      * info.states.layers is 0. Valid on all ranks of mesh->model. Errors: BP_ERR_SYSTEM memory, the
      * same on all ranks. */
-    bp_err (*states)(bp_model *lm, const bp_model_text *text, float *states);
+    bp_err (*states)(bp_model *model, const bp_model_text *text, float *states);
     /** As `score`, and keys[windows * length][info.states.columns] of every place, with or without
      * a target: the input of the last Transformer layer's MLP, after its norm. NULL where
      * info.states.layers is 0. Valid on all ranks of mesh->model. Source: Khandelwal et al. 2020,
      * "Generalization through Memorization: Nearest Neighbor Language Models", section 5. */
-    bp_err (*keys)(bp_model *lm, const bp_model_batch *batch, float *values, float *keys);
+    bp_err (*keys)(bp_model *model, const bp_model_batch *batch, float *values, float *keys);
     /** The gradients, with respect to the word vectors, of the sum of log p(target) over each
      * window's targets: gradients[windows][length][info.vector_width] and, where the model reads a
      * source, source_gradients[windows][source_length][info.vector_width]. Vectors are the rows of
@@ -316,32 +316,32 @@ typedef struct bp_model_ops {
      * task reads each twice, and its gradient is the sum of both. For a model of
      * bp_model_open_differentiable with info.vector_width > 0, and without info.may_be_zero: entmax
      * has a loss of its own. Valid on all ranks of mesh->model. Errors: as `score`. */
-    bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
+    bp_err (*differentiate)(bp_model *model, const bp_model_batch *batch, float *gradients,
                             float *source_gradients);
     /** states[info.layers + 1][length][info.width] of a batch of one window: the first layer's
      * input (after the projection of a narrow embedding) and each layer's output. Each has gone
      * through the blocks between layers and vocabulary (a norm, the transform of a masked model),
      * recomputed for it: rows for `logits`. For a model with info.layer_width > 0. Valid on the
      * ranks of the last pipeline stage. Errors: as `score`. */
-    bp_err (*layers)(bp_model *lm, const bp_model_batch *batch, float *states);
+    bp_err (*layers)(bp_model *model, const bp_model_batch *batch, float *states);
     /** coefficients[info.layers][length][info.keys] of a batch of one window: each layer's MLP
      * multiplies its values by them. Valid on all ranks of mesh->model. Errors: as `score`. For a
      * model of bp_model_open_differentiable with info.keys > 0, as `values`. Source: Geva et al.
      * 2021, "Transformer Feed-Forward Layers Are Key-Value Memories". */
-    bp_err (*coefficients)(bp_model *lm, const bp_model_batch *batch, float *coefficients);
+    bp_err (*coefficients)(bp_model *model, const bp_model_batch *batch, float *coefficients);
     /** rows[count][info.width]: values `first` and those after it of a layer, from 0 on: columns of
      * its MLP's second matrix; scratch is as large. Valid on all ranks of mesh->model. */
-    void (*values)(bp_model *lm, int64_t layer, int64_t first, int64_t count, float *rows,
+    void (*values)(bp_model *model, int64_t layer, int64_t first, int64_t count, float *rows,
                    float *scratch);
     /** rows[count][info.vector_width]: the word vectors of tokens, of sources or of inputs; scratch
      * is as large. Valid on all ranks of mesh->model. */
-    void (*look_up)(bp_model *lm, bool of_source, const int32_t *tokens, int64_t count, float *rows,
-                    float *scratch);
-    void (*free)(bp_model *lm);
+    void (*look_up)(bp_model *model, bool of_source, const int32_t *tokens, int64_t count,
+                    float *rows, float *scratch);
+    void (*free)(bp_model *model);
 
     /* Decoding; NULL for a model that can't decode. Called through bp_model_decode_new and the
      * functions after it, where they are documented. */
-    bp_err (*decode_new)(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+    bp_err (*decode_new)(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                          int64_t capacity);
     void (*decode_reset)(bp_decoding *decoding, int group);
     void (*decode)(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
@@ -355,7 +355,7 @@ typedef struct bp_model_ops {
                           float *hidden);
     void (*decode_logits)(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
                           float *logits);
-    int64_t (*decode_bytes)(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
+    int64_t (*decode_bytes)(const bp_model *model, int groups, int64_t slots, int64_t capacity);
 } bp_model_ops;
 
 /** The head of every language model; a model's own struct begins with it. */
@@ -383,8 +383,8 @@ typedef struct bp_model_memory {
     int64_t vocab_size, width, context; /* of the model */
 } bp_model_memory;
 
-/** Local, after all decodings of it are freed. NULL in *lm is accepted. */
-void bp_model_free(bp_model **lm);
+/** Local, after all decodings of it are freed. NULL in *model is accepted. */
+void bp_model_free(bp_model **model);
 
 /** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other, nor on
  * the rest of the batch.
@@ -392,22 +392,22 @@ void bp_model_free(bp_model **lm);
  * Collective: over mesh->replica; the batch is equal on all its ranks.
  * Shapes:     values[info.statistics][windows][length], valid on all ranks.
  * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->replica. */
-bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
+bp_err bp_model_score(bp_model *model, const bp_model_batch *batch, float *values);
 
-/** Outcomes of a row in windows of `length` places: for spans, each place is one. */
+/** Outcomes of a row in windows of `length` positions: for spans, each place is one. */
 int64_t bp_model_columns(const bp_model_info *info, int64_t length);
 /** As bp_model_ops.distribution, without dropout. */
-bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *log_p,
+bp_err bp_model_distribution(bp_model *model, const bp_model_batch *batch, float *log_p,
                              float *values);
 
 /** Allocate for `groups` groups of `slots` sequences each, which may grow to `capacity` positions:
  * this rank's caches of keys and values, and the workspace of a step. A step allocates nothing.
  *
  * Collective: over mesh->model (mesh->replica for an ensemble), with equal arguments.
- * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
- * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a capacity beyond
- *             its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL. */
-bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+ * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); model is
+ * borrowed. Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a
+ * capacity beyond its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL. */
+bp_err bp_model_decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                            int64_t capacity);
 /** Local. NULL in *decoding is accepted. */
 void bp_model_decode_free(bp_decoding **decoding);
@@ -444,6 +444,6 @@ void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *ste
 
 /** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode.
  * Local. */
-int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
+int64_t bp_model_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity);
 
 #endif

@@ -50,7 +50,7 @@ extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */
 typedef struct bp_task_frame {
     int64_t begin, middle, end; /* tokens before, between and after texts; -1: none */
     int64_t middles;            /* number of them between two texts */
-    int64_t pad;                /* fills the places after the texts */
+    int64_t pad;                /* fills the positions after the texts */
     int64_t padding;            /* bp_task_shape.padding */
     bool once;                  /* no second `begin` before a text that already begins with it */
     bool one_segment;           /* the second text has the first one's segment */
@@ -63,7 +63,7 @@ typedef struct bp_example_rules {
     uint64_t seed;
     int64_t member;                     /* for an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
-    int64_t pad;                        /* at places after an example; they count for nothing */
+    int64_t pad;                        /* at positions after an example; they count for nothing */
     int64_t start;                      /* first token of the targets of pairs */
     int64_t eod;                        /* ends documents; often sep; -1: none */
     bp_task_frame frame;                /* of task examples */
@@ -96,8 +96,8 @@ typedef struct bp_objective {
     bool pairs;                 /* examples are documents of two texts: a source and its target */
     bool noises;                /* examples are texts with noise, and the texts */
     bool masks;                 /* in scoring, inputs are already framed and masked */
-    /** The maker of examples whose longest stream has T places; rules (borrowed) NULL: only for the
-     * form of examples. */
+    /** The maker of examples whose longest stream has T positions; rules (borrowed) NULL: only for
+     * the form of examples. */
     bp_example_maker (*maker)(const struct bp_model_shape *shape, int64_t T,
                               const bp_example_rules *rules);
 } bp_objective;
@@ -129,13 +129,13 @@ extern const bp_objective bp_objective_text;
  * text is a run of as many sentences of one document as fit, or a window of the stream if the
  * corpus has no sentences. With n tokens and the rate r: permute puts sentences in another order,
  * with equal probability; mask and delete take each token with probability r; infill replaces each
- * of several spans by one mask, round(r n) tokens in all, at uniformly random places. Span lengths
- * are Poisson with mean `span`, the last one cut; a span of 0 tokens inserts a mask; rotate starts
- * the text at a random token. sentinels: round(r n) tokens in round(r n / span) spans, all cuts
- * equally likely. In the source a sentinel replaces each span; the target is the spans, each after
- * its sentinel. Everything is a function of (seed, member, step, slot, position). Source: Lewis et
- * al. 2020, section 2.2; Raffel et al. 2020, section 3.3.4, and random_spans_noise_mask of their
- * program. */
+ * of several spans by one mask, round(r n) tokens in all, at uniformly random positions. Span
+ * lengths are Poisson with mean `span`, the last one cut; a span of 0 tokens inserts a mask; rotate
+ * starts the text at a random token. sentinels: round(r n) tokens in round(r n / span) spans, all
+ * cuts equally likely. In the source a sentinel replaces each span; the target is the spans, each
+ * after its sentinel. Everything is a function of (seed, member, step, slot, position). Source:
+ * Lewis et al. 2020, section 2.2; Raffel et al. 2020, section 3.3.4, and random_spans_noise_mask of
+ * their program. */
 extern const bp_objective bp_objective_denoise;
 #define BP_DENOISE_CONTEXT 3    /* the shortest that can be noised */
 #define BP_NOISE_SPAN_MOST 1000 /* tokens */

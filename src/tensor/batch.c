@@ -94,7 +94,7 @@ bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count)
     return part;
 }
 
-/* Places of an example that count. */
+/* Positions of an example that count. */
 static int64_t length_of(const bp_batch *all, int stream, int64_t b)
 {
     int64_t T = all->stream[stream].T, length = T;
@@ -191,7 +191,7 @@ int64_t bp_batch_scored(const bp_batch *batch, int term)
     return scored;
 }
 
-bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets)
+bp_batch bp_batch_of_positions(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets)
 {
     return (bp_batch){
         .B = B, .stream = {{.T = T, .inputs = inputs}}, .term = {{.count = T, .targets = targets}}};
@@ -250,13 +250,13 @@ static bp_example example_in(const bp_batch_form *form, void *bytes, int64_t B, 
     return out;
 }
 
-/* Places that the question leaves, and the distance to the next window. */
+/* Positions that the question leaves, and the distance to the next window. */
 static int64_t capacity_of(const bp_window_rule *rule, int64_t *question, int64_t *step)
 {
-    int64_t most = rule->places / 2, capacity;
+    int64_t most = rule->positions / 2, capacity;
 
     *question = *question < most ? *question : most;
-    capacity = rule->places - *question;
+    capacity = rule->positions - *question;
     *step = rule->stride < capacity ? rule->stride : capacity;
     return capacity;
 }

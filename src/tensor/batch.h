@@ -17,7 +17,7 @@
 /** The sizes of an example. Plain data, equal on all ranks. */
 typedef struct bp_batch_form {
     struct {
-        int64_t T; /* places; 0 if there is no such stream */
+        int64_t T; /* positions; 0 if there is no such stream */
         bool has_lengths, has_segments;
     } stream[BP_STREAMS];
     int64_t targets[BP_TERMS]; /* of each loss term; 0 if there is no such term */
@@ -29,7 +29,7 @@ typedef struct bp_batch {
     struct {
         int64_t T;
         const int32_t *inputs;   /* [B][T] */
-        const int32_t *lengths;  /* [B]: the places after it are padding; NULL: no padding */
+        const int32_t *lengths;  /* [B]: the positions after it are padding; NULL: no padding */
         const int32_t *segments; /* [B][T]; may be NULL */
     } stream[BP_STREAMS];
     struct {
@@ -38,7 +38,7 @@ typedef struct bp_batch {
     } term[BP_TERMS];
     /* Where micro-batches are shortened (bp_batch_shorten): */
     int64_t fit_rows;    /* examples of one */
-    const int64_t *fits; /* [B / fit_rows][BP_STREAMS]: their places; NULL: as many as T */
+    const int64_t *fits; /* [B / fit_rows][BP_STREAMS]: their positions; NULL: as many as T */
 } bp_batch;
 
 size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
@@ -51,7 +51,7 @@ static inline int64_t bp_batch_fit_step(int64_t T)
 {
     return T > 128 ? (T / 16 + 7) / 8 * 8 : 8;
 }
-/** The places of all examples, in both streams, without padding: an example ends as
+/** The positions of all examples, in both streams, without padding: an example ends as
  * bp_batch_shorten says. */
 int64_t bp_batch_filled(const bp_batch *batch);
 /** The batch with each micro-batch of `rows` examples (the last may have fewer) cut to its longest
@@ -60,13 +60,13 @@ int64_t bp_batch_filled(const bp_batch *batch);
  * target. bp_batch_part then returns micro-batches; the numbers of targets are unchanged.
  *
  * Shapes: fits[ceil(B / rows)][BP_STREAMS], borrowed by the result; counts[2] += the computed
- * places, and the places of examples. */
+ * positions, and the positions of examples. */
 bp_batch bp_batch_shorten(const bp_batch_form *form, const bp_batch *all, int64_t rows, void *bytes,
                           int64_t *fits, int64_t counts[2]);
 /** Targets of a term that are scored. */
 int64_t bp_batch_scored(const bp_batch *batch, int term);
 /** A batch of one stream, with a target a place. */
-bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets);
+bp_batch bp_batch_of_positions(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets);
 
 /** Are all ids[count] in [first, bound)? Called before a table is read by ids that come from data,
  * in all builds: if not, the program ends with BP_ERR_FORMAT and one line (bp_id_ended). Targets
@@ -90,12 +90,12 @@ typedef struct bp_example {
 #define BP_DOCUMENT_NO_WORD (-1)
 #define BP_DOCUMENT_MOST    ((int64_t)65536) /* tokens of a document that an example is made of */
 
-/** Windows over a document of a question and its context, which may be longer than the places:
- * each has the question (only its first places / 2 tokens, if it is longer), and as much of the
+/** Windows over a document of a question and its context, which may be longer than the positions:
+ * each has the question (only its first positions / 2 tokens, if it is longer), and as much of the
  * context as fits, starting `stride` tokens after the previous window's start, or fewer so that no
  * token is skipped. The last window reaches the end of the context. */
 typedef struct bp_window_rule {
-    int64_t places; /* for tokens of both; 0: documents are not cut into windows */
+    int64_t positions; /* for tokens of both; 0: documents are not cut into windows */
     int64_t stride;
 } bp_window_rule;
 typedef struct bp_text_window {

@@ -59,7 +59,7 @@ typedef struct bp_group {
                    identifies the copies: gradients are summed over all of them */
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
-    int sources;  /* for experts: the ranks whose places they receive; 0 for other groups */
+    int sources;  /* for experts: the ranks whose positions they receive; 0 for other groups */
     int64_t source_floats; /* distance in floats between the gradients of one source and the
                               next, kept apart until they are summed; 0: a single gradient */
     bool added;            /* an adapter's: the initial model need not have it */

@@ -170,12 +170,12 @@ typedef struct machine {
     int ranks;
 } machine;
 
-static void measure(bp_model *lm, const bp_model_shape *shape, int64_t slots, double seconds,
+static void measure(bp_model *model, const bp_model_shape *shape, int64_t slots, double seconds,
                     const machine *of)
 {
     int32_t *counts = bp_alloc("bench", slots, sizeof *counts),
             *tokens = bp_alloc("bench", slots * PROMPT, sizeof *tokens);
-    float *logits = bp_alloc("bench", slots * lm->info.vocab_count + 1, sizeof *logits);
+    float *logits = bp_alloc("bench", slots * model->info.vocab_count + 1, sizeof *logits);
     double times[STEPS_MOST], begin;
     bp_decoding *decoding;
     int steps = 0;
@@ -184,7 +184,7 @@ static void measure(bp_model *lm, const bp_model_shape *shape, int64_t slots, do
         tokens[i] = (int32_t)(i * 7919 % shape->vocab_size);
     for (int64_t s = 0; s < slots; s++)
         counts[s] = PROMPT;
-    if (bp_model_decode_new(&decoding, lm, 1, slots, CAPACITY) != BP_OK) {
+    if (bp_model_decode_new(&decoding, model, 1, slots, CAPACITY) != BP_OK) {
         fprintf(stderr, "%s\n", bp_err_message());
         exit(1);
     }
@@ -221,17 +221,17 @@ static void measure_case(const case_of *one, const bp_mesh *mesh, const bp_confi
 {
     static const int64_t slots[] = {1, 8, 64};
     bp_model_shape shape = one->shape;
-    bp_model *lm;
+    bp_model *model;
 
     if (shape.family->fill_defaults)
         shape.family->fill_defaults(&shape);
-    if (bp_model_new(&lm, mesh, config, &shape, 1) != BP_OK) {
+    if (bp_model_new(&model, mesh, config, &shape, 1) != BP_OK) {
         fprintf(stderr, "%s\n", bp_err_message());
         exit(1);
     }
     for (size_t k = 0; k < (alone ? 1 : sizeof slots / sizeof *slots); k++)
-        measure(lm, &shape, slots[k], seconds, of);
-    bp_model_free(&lm);
+        measure(model, &shape, slots[k], seconds, of);
+    bp_model_free(&model);
 }
 
 int main(int argc, char **argv)

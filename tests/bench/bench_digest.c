@@ -85,10 +85,10 @@ int main(int argc, char **argv)
                             .vocab_size = n[4]};
     bp_engine *engines[2] = {engine_of(mesh, &shape, n[5], 0),
                              engine_of(mesh, &shape, n[5], EVERY)};
-    int64_t places = n[5] * n[3];
-    int32_t *tokens = bp_alloc("bench", places + 1, sizeof *tokens);
-    bp_batch batch = bp_batch_of_places(n[5], n[3], tokens, tokens + 1);
-    for (int64_t k = 0; k <= places; k++)
+    int64_t positions = n[5] * n[3];
+    int32_t *tokens = bp_alloc("bench", positions + 1, sizeof *tokens);
+    bp_batch batch = bp_batch_of_positions(n[5], n[3], tokens, tokens + 1);
+    for (int64_t k = 0; k <= positions; k++)
         tokens[k] = (int32_t)(k * 7919 % n[4]);
     for (int64_t round = 0; round < n[7]; round++) {
         take(&without, engines[0], &batch, &steps[0]);

@@ -101,14 +101,14 @@ static int by_size(const void *a, const void *b)
 
 static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
 {
-    int64_t slots = n[BATCH] / mesh->data_ranks, places = slots * n[CONTEXT];
-    int32_t *tokens = bp_alloc("bench", places + 1, sizeof *tokens);
-    bp_batch batch = bp_batch_of_places(slots, n[CONTEXT], tokens, tokens + 1);
+    int64_t slots = n[BATCH] / mesh->data_ranks, positions = slots * n[CONTEXT];
+    int32_t *tokens = bp_alloc("bench", positions + 1, sizeof *tokens);
+    bp_batch batch = bp_batch_of_positions(slots, n[CONTEXT], tokens, tokens + 1);
     double *seconds = bp_alloc("bench", n[STEPS], sizeof *seconds);
     bp_heartbeat before, after;
     bp_step_result result;
 
-    for (int64_t k = 0; k <= places; k++)
+    for (int64_t k = 0; k <= positions; k++)
         tokens[k] = (int32_t)((k + 17 * mesh->data_rank) * 7919 % n[VOCABULARY]);
     bp_engine_step(engine, 1, 1, &batch, &result);
     bp_heartbeat_read(&before);

@@ -16,7 +16,7 @@ enum { LENGTH = 10, DIRECTIONS = 4 };
 
 /* A window and, for a model that reads one, its source. */
 typedef struct window {
-    bp_model *lm;
+    bp_model *model;
     bp_model_batch batch;
     int32_t inputs[LENGTH], targets[LENGTH], sources[LENGTH], source_length;
     float *own, *moved, *direction, *gradient; /* [2 LENGTH][E]: of inputs, then of sources */
@@ -27,12 +27,12 @@ static int32_t token(const window *self, uint64_t k)
 {
     bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, 0, 0, 0);
 
-    return (int32_t)(bp_rng_uniform(&key, k) * (double)self->lm->info.vocab_size);
+    return (int32_t)(bp_rng_uniform(&key, k) * (double)self->model->info.vocab_size);
 }
 
 static void fill(window *self)
 {
-    int64_t context = self->lm->info.context, E = self->lm->info.vector_width,
+    int64_t context = self->model->info.context, E = self->model->info.vector_width,
             T = context > 0 && context < LENGTH ? context : LENGTH;
     float *scratch = bp_alloc("test", T * E, sizeof *scratch);
 
@@ -48,13 +48,14 @@ static void fill(window *self)
 
         *at[k] = bp_alloc("test", 2 * LENGTH * E, sizeof(float));
     }
-    self->lm->ops->look_up(self->lm, false, self->inputs, T, self->own, scratch);
-    if (self->lm->info.reads_source) {
+    self->model->ops->look_up(self->model, false, self->inputs, T, self->own, scratch);
+    if (self->model->info.reads_source) {
         self->source_length = (int32_t)T;
         self->batch.sources = self->sources;
         self->batch.source_lengths = &self->source_length;
         self->batch.source_length = T;
-        self->lm->ops->look_up(self->lm, true, self->sources, T, self->own + LENGTH * E, scratch);
+        self->model->ops->look_up(self->model, true, self->sources, T, self->own + LENGTH * E,
+                                  scratch);
         self->batch.source_vectors = self->moved + LENGTH * E;
     }
     self->batch.vectors = self->moved;
@@ -64,13 +65,13 @@ static void fill(window *self)
 /* The sum of ln p(target), `step` along the direction. */
 static double value(window *self, float step, bp_err *err)
 {
-    int64_t values = 2 * LENGTH * self->lm->info.vector_width;
+    int64_t values = 2 * LENGTH * self->model->info.vector_width;
     double sum = 0;
 
     for (int64_t i = 0; i < values; i++)
         self->moved[i] = self->own[i] + step * self->direction[i];
     if (*err == BP_OK)
-        *err = bp_model_score(self->lm, &self->batch, self->scratch);
+        *err = bp_model_score(self->model, &self->batch, self->scratch);
     for (int64_t t = 0; t < self->batch.length; t++)
         sum += self->targets[t] >= 0 ? (double)self->scratch[t] : 0;
     return sum;
@@ -80,7 +81,7 @@ static double value(window *self, float step, bp_err *err)
 static void draw(window *self, int d)
 {
     bp_rng_key key = bp_rng_key_of(4, BP_RNG_TEST, d, 0, 0);
-    int64_t E = self->lm->info.vector_width;
+    int64_t E = self->model->info.vector_width;
 
     for (int64_t t = 0; t < 2 * LENGTH; t++) {
         double square = 0;
@@ -95,14 +96,14 @@ static void draw(window *self, int d)
 
 static bp_err compare(window *self)
 {
-    int64_t E = self->lm->info.vector_width;
+    int64_t E = self->model->info.vector_width;
     bp_err err = BP_OK;
 
     fill(self);
     (void)value(self, 0, &err);
     if (err == BP_OK)
-        err = self->lm->ops->differentiate(self->lm, &self->batch, self->gradient,
-                                           self->gradient + LENGTH * E);
+        err = self->model->ops->differentiate(self->model, &self->batch, self->gradient,
+                                              self->gradient + LENGTH * E);
     for (int d = 0; d < DIRECTIONS && err == BP_OK; d++) {
         double along = 0, above, below;
 
@@ -137,10 +138,10 @@ int main(int count, char **words)
     for (int k = 1; k < count && err == BP_OK; k++) {
         window at = {.source_length = 0};
 
-        err = bp_model_open_differentiable(&at.lm, mesh, config, words[k], 0);
+        err = bp_model_open_differentiable(&at.model, mesh, config, words[k], 0);
         if (err == BP_OK)
             err = compare(&at);
-        bp_model_free(&at.lm);
+        bp_model_free(&at.model);
     }
     if (err != BP_OK)
         fprintf(stderr, "%s\n", bp_err_text());

@@ -157,7 +157,7 @@ static inline bp_config *world_config(void)
 
 static int32_t world_inputs[TOKENS], world_targets[TOKENS];
 
-/* A batch with unscored places, some of them at the ends of windows. */
+/* A batch with unscored positions, some of them at the ends of windows. */
 static inline bp_model_batch world_batch(void)
 {
     for (int i = 0; i < TOKENS; i++) {
@@ -175,21 +175,21 @@ static inline bp_model_batch world_batch(void)
 typedef struct world_ensemble {
     bp_mesh *mesh;
     bp_config *config;
-    bp_model *lm;
+    bp_model *model;
 } world_ensemble;
 
 static inline bp_err open_ensemble(world_ensemble *e, MPI_Comm comm, const bp_mesh_shape *shape,
                                    const bp_ensemble_spec *spec)
 {
-    e->lm = NULL;
+    e->model = NULL;
     e->config = world_config();
     bp_test_expect(bp_mesh_new(&e->mesh, comm, shape), BP_OK);
-    return bp_ensemble_open(&e->lm, e->mesh, e->config, spec);
+    return bp_ensemble_open(&e->model, e->mesh, e->config, spec);
 }
 
 static inline void close_ensemble(world_ensemble *e)
 {
-    bp_model_free(&e->lm);
+    bp_model_free(&e->model);
     bp_mesh_free(&e->mesh);
     bp_config_free(&e->config);
 }
@@ -223,14 +223,14 @@ static inline void whole_logits(float *logits, const char *name, const bp_model_
     static float hidden[TOKENS * 16];
     bp_config *config = world_config();
     bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
 
     bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_SELF, &alone), BP_OK);
-    bp_test_expect(bp_model_open(&lm, mesh, config, bp_test_path(name)), BP_OK);
-    lm->ops->set_dropout(lm, rate, seed);
-    bp_test_expect(lm->ops->backbone(lm, batch, pass, hidden), BP_OK);
-    lm->ops->logits(lm, 0, hidden, TOKENS, logits);
-    bp_model_free(&lm);
+    bp_test_expect(bp_model_open(&model, mesh, config, bp_test_path(name)), BP_OK);
+    model->ops->set_dropout(model, rate, seed);
+    bp_test_expect(model->ops->backbone(model, batch, pass, hidden), BP_OK);
+    model->ops->logits(model, 0, hidden, TOKENS, logits);
+    bp_model_free(&model);
     bp_mesh_free(&mesh);
     bp_config_free(&config);
 }

@@ -16,7 +16,7 @@
 /* ---- the model ---- */
 
 typedef struct hash_lm {
-    bp_model lm;
+    bp_model model;
     MPI_Comm group;
     int64_t windows;                         /* scored so far */
     int64_t signal_at;                       /* raise SIGUSR1 after so many; 0: never */
@@ -46,12 +46,12 @@ static inline float hash_value(uint64_t history, int32_t target, int64_t statist
     return hash_logprob(hash_step(history, (int32_t)statistic), target);
 }
 
-static inline bp_err hash_score(bp_model *lm, const bp_model_batch *batch, float *values)
+static inline bp_err hash_score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    hash_lm *self = (hash_lm *)lm;
+    hash_lm *self = (hash_lm *)model;
     int64_t sum = 0, count = batch->windows * batch->length;
 
-    assert_true(batch->length <= lm->info.context);
+    assert_true(batch->length <= model->info.context);
     for (int64_t i = 0; i < count; i++)
         sum += (i + 1) * (batch->inputs[i] + 3 * (int64_t)batch->targets[i]);
     sum += 7 * batch->first_slot;
@@ -71,7 +71,7 @@ static inline bp_err hash_score(bp_model *lm, const bp_model_batch *batch, float
 
             history = hash_step(history, batch->inputs[at]);
             values[at] = batch->targets[at] < 0 ? NAN : hash_logprob(history, batch->targets[at]);
-            for (int64_t c = 1; c < lm->info.statistics; c++)
+            for (int64_t c = 1; c < model->info.statistics; c++)
                 values[c * count + at] =
                     batch->targets[at] < 0 ? NAN : hash_value(history, batch->targets[at], c);
         }
@@ -81,14 +81,14 @@ static inline bp_err hash_score(bp_model *lm, const bp_model_batch *batch, float
     if (self->signal_at > 0 && self->windows >= self->signal_at)
         assert_int_equal(raise(SIGUSR1), 0);
     if (self->nan_at > 0 && self->windows >= self->nan_at)
-        values[(lm->info.statistics - 1) * count + batch->length - 1] =
-            values[(lm->info.statistics - 1) * count] = NAN;
+        values[(model->info.statistics - 1) * count + batch->length - 1] =
+            values[(model->info.statistics - 1) * count] = NAN;
     return BP_OK;
 }
 
-static inline void hash_free(bp_model *lm)
+static inline void hash_free(bp_model *model)
 {
-    bp_free(lm);
+    bp_free(model);
 }
 
 static inline bp_model *hash_lm_new(const bp_mesh *mesh, const bp_model_info *info)
@@ -97,9 +97,9 @@ static inline bp_model *hash_lm_new(const bp_mesh *mesh, const bp_model_info *in
     hash_lm *self = bp_alloc("test", 1, sizeof(*self));
 
     assert_non_null(self);
-    self->lm = (bp_model){.ops = &ops, .info = *info};
+    self->model = (bp_model){.ops = &ops, .info = *info};
     self->group = mesh->replica;
-    return &self->lm;
+    return &self->model;
 }
 
 /* ---- a configuration ---- */
@@ -195,8 +195,8 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
         bp_token_statistics_name(&self->statistics, m, name, m == 1 ? 12.5 : NAN);
     }
     if (self->mesh->computes) {
-        job->job.lm = self->lm = hash_lm_new(self->mesh, model);
-        job->model = (hash_lm *)self->lm;
+        job->job.model = self->model = hash_lm_new(self->mesh, model);
+        job->model = (hash_lm *)self->model;
     }
     return scorer_open_corpora(self);
 }
@@ -205,7 +205,7 @@ static inline void job_close(hash_job *job)
 {
     scorer_close(&job->self);
     bp_free(job->job.folder);
-    bp_model_free(&job->job.lm);
+    bp_model_free(&job->job.model);
     bp_mesh_free(&job->job.mesh);
     bp_config_free(&job->config);
 }

@@ -17,20 +17,21 @@ static void the_world_is_made(void **state)
     make_world();
 }
 
-/* Each outcome in turn, as the target of all places that have one: the plain twin. `values` are of
- * the batch's own targets. */
-static void check_distribution(bp_model *lm, const bp_model_batch *batch)
+/* Each outcome in turn, as the target of all positions that have one: the plain twin. `values` are
+ * of the batch's own targets. */
+static void check_distribution(bp_model *model, const bp_model_batch *batch)
 {
     static float log_p[TOKENS * MOST_COLUMNS], values[STATISTICS * TOKENS],
         plain[STATISTICS * TOKENS];
-    int64_t columns = bp_model_columns(&lm->info, batch->length), statistics = lm->info.statistics;
+    int64_t columns = bp_model_columns(&model->info, batch->length),
+            statistics = model->info.statistics;
     int32_t targets[TOKENS];
     bp_model_batch asked = *batch;
     bool same = true;
 
     assert_true(columns <= MOST_COLUMNS && statistics <= STATISTICS);
-    bp_test_check_err(WORLD, bp_model_distribution(lm, batch, log_p, values), BP_OK);
-    bp_test_check_err(WORLD, bp_model_score(lm, batch, plain), BP_OK);
+    bp_test_check_err(WORLD, bp_model_distribution(model, batch, log_p, values), BP_OK);
+    bp_test_check_err(WORLD, bp_model_score(model, batch, plain), BP_OK);
     bp_test_check(WORLD,
                   memcmp(values, plain, (size_t)(statistics * TOKENS) * sizeof *values) == 0);
     asked.targets = targets;
@@ -39,14 +40,14 @@ static void check_distribution(bp_model *lm, const bp_model_batch *batch)
 
         for (int64_t k = 0; k < TOKENS; k++)
             targets[k] = batch->targets[k] < 0 ? -1 : (int32_t)v;
-        bp_test_check_err(WORLD, bp_model_score(lm, &asked, plain), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(model, &asked, plain), BP_OK);
         for (int64_t k = 0; k < TOKENS; k++)
             if (targets[k] >= 0)
                 same = same && log_p[row++ * columns + v] == plain[k];
         bp_test_check(WORLD, row == bp_model_batch_rows(batch));
     }
     bp_test_check(WORLD, same);
-    bp_test_check_err(WORLD, bp_model_distribution(lm, batch, log_p, NULL), BP_OK);
+    bp_test_check_err(WORLD, bp_model_distribution(model, batch, log_p, NULL), BP_OK);
 }
 
 static void ensembles_and_language_models_have_the_bits_of_their_scores(void **state)
@@ -63,15 +64,15 @@ static void ensembles_and_language_models_have_the_bits_of_their_scores(void **s
                                      .memory_bytes =
                                          name == 0 ? 3000 : 1 << 20}; /* several chunks */
             world_ensemble e;
-            bp_model *lm;
+            bp_model *model;
 
             bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-            check_distribution(e.lm, &batch);
+            check_distribution(e.model, &batch);
             if (meshes[k].members == 1) {
-                bp_test_check_err(WORLD, bp_model_open(&lm, e.mesh, e.config, bp_test_path("a")),
+                bp_test_check_err(WORLD, bp_model_open(&model, e.mesh, e.config, bp_test_path("a")),
                                   BP_OK);
-                check_distribution(lm, &batch);
-                bp_model_free(&lm);
+                check_distribution(model, &batch);
+                bp_model_free(&model);
             }
             close_ensemble(&e);
         }
@@ -119,13 +120,13 @@ static void tasks_have_the_bits_of_their_scores(void **state)
             bool words = TASKS[task].kind == BP_TASK_TAGS;
             bp_model_batch batch = text_batch(TASKS[task].kind == BP_TASK_SPANS ? 2 : 1, words);
             bp_mesh *mesh;
-            bp_model *lm;
+            bp_model *model;
 
             shape.task = TASKS[task];
             bp_test_check_err(WORLD, bp_mesh_new(&mesh, WORLD, &meshes[k]), BP_OK);
-            bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &shape, 7), BP_OK);
-            check_distribution(lm, &batch);
-            bp_model_free(&lm);
+            bp_test_check_err(WORLD, bp_model_new(&model, mesh, config, &shape, 7), BP_OK);
+            check_distribution(model, &batch);
+            bp_model_free(&model);
             bp_mesh_free(&mesh);
         }
     bp_config_free(&config);

@@ -76,10 +76,10 @@ static void every_channel_is_the_plain_twin_s_on_every_mesh(void **state)
         world_ensemble e;
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check(WORLD, e.lm->info.members == MEMBERS && e.lm->info.step == 30 &&
-                                 e.lm->info.statistics == BP_MODEL_MEMBER + MEMBERS &&
-                                 strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        bp_test_check(WORLD, e.model->info.members == MEMBERS && e.model->info.step == 30 &&
+                                 e.model->info.statistics == BP_MODEL_MEMBER + MEMBERS &&
+                                 strcmp(e.model->info.tokenizer_hash, HASH_A) == 0);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
         bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + MEMBERS) < 1e-5);
         close_ensemble(&e);
     }
@@ -92,7 +92,7 @@ static void score_on(float *values, MPI_Comm comm, const bp_mesh_shape *shape,
     world_ensemble e;
 
     bp_test_check_err(comm, open_ensemble(&e, comm, shape, spec), BP_OK);
-    bp_test_check_err(comm, bp_model_score(e.lm, batch, values), BP_OK);
+    bp_test_check_err(comm, bp_model_score(e.model, batch, values), BP_OK);
     close_ensemble(&e);
 }
 
@@ -178,21 +178,21 @@ static void one_member_is_plain_scoring_to_the_bit(void **state)
         for (int listed = 0; listed < 2; listed++) {
             bp_ensemble_spec spec = spec_of(listed ? "one" : "a");
             world_ensemble e;
-            bp_model *lm;
+            bp_model *model;
 
             bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-            bp_test_check_err(WORLD, bp_model_open(&lm, e.mesh, e.config, bp_test_path("a")),
+            bp_test_check_err(WORLD, bp_model_open(&model, e.mesh, e.config, bp_test_path("a")),
                               BP_OK);
-            bp_test_check_err(WORLD, bp_model_score(lm, &batch, plain), BP_OK);
-            bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+            bp_test_check_err(WORLD, bp_model_score(model, &batch, plain), BP_OK);
+            bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
             bp_test_check(WORLD, memcmp(plain, values, sizeof plain) == 0);
             bp_test_check(WORLD,
                           memcmp(plain, values + BP_MODEL_MEMBER * TOKENS, sizeof plain) == 0);
             bp_test_check(WORLD,
-                          (strcmp(lm->info.digest, e.lm->info.digest) == 0) == (listed == 0));
-            bp_test_check(WORLD,
-                          strcmp(bp_ensemble_member_name(e.lm, 0), listed ? "m00" : "model") == 0);
-            bp_model_free(&lm);
+                          (strcmp(model->info.digest, e.model->info.digest) == 0) == (listed == 0));
+            bp_test_check(
+                WORLD, strcmp(bp_ensemble_member_name(e.model, 0), listed ? "m00" : "model") == 0);
+            bp_model_free(&model);
             close_ensemble(&e);
         }
 }
@@ -312,11 +312,11 @@ static void passes_differ_by_seed_and_slot_alone(void **state)
 /* ---- samples of the last layer ---- */
 
 /* logits[TOKENS][V] of the samples: hidden states of the model, and plain products. */
-static void sample_logits(float (*logits)[TOKENS * V], bp_model *lm, const bp_model_batch *batch)
+static void sample_logits(float (*logits)[TOKENS * V], bp_model *model, const bp_model_batch *batch)
 {
     static float hidden[TOKENS * WIDTH];
 
-    bp_test_expect(lm->ops->backbone(lm, batch, BP_MODEL_NO_DROPOUT, hidden), BP_OK);
+    bp_test_expect(model->ops->backbone(model, batch, BP_MODEL_NO_DROPOUT, hidden), BP_OK);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < TOKENS; i++)
             for (int v = 0; v < V; v++) {
@@ -338,25 +338,25 @@ static void samples_are_heads_on_one_backbone(void **state)
     world_ensemble e;
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
-    bp_model *lm;
+    bp_model *model;
 
     (void)state;
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
-    bp_test_expect(bp_model_open(&lm, e.mesh, e.config, spec.path), BP_OK);
-    sample_logits(logits, lm, &batch);
+    bp_test_expect(bp_model_open(&model, e.mesh, e.config, spec.path), BP_OK);
+    sample_logits(logits, model, &batch);
     make_twin(twin, logits, SAMPLES);
     if (bp_comm_is_root(WORLD))
-        save_samples("samples", lm->info.digest, WIDTH);
-    bp_model_free(&lm);
+        save_samples("samples", model->info.digest, WIDTH);
+    bp_model_free(&model);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
     bp_sampled_heads heads = {{&bp_sampled_heads_sampler, 0}, bp_test_path("samples"), NULL, NULL};
     spec.sampler = &heads.sampler;
     for (int k = 0; k < count; k++) {
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
         bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + SAMPLES) < 1e-5);
-        bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.lm, 2), "sample-002") == 0);
+        bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.model, 2), "sample-002") == 0);
         close_ensemble(&e);
     }
 }
@@ -418,8 +418,8 @@ static void changed_logits_are_a_function_of_member_and_row_on_every_mesh(void *
         bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + PASSES) < 1e-5);
     }
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[0], &spec), BP_OK);
-    bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.lm, 1), "draw-001") == 0);
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.lm, 1, 2, LENGTH), BP_ERR_CONFIG);
+    bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.model, 1), "draw-001") == 0);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.model, 1, 2, LENGTH), BP_ERR_CONFIG);
     bp_test_message_has("[model.dropout_decoding]");
     close_ensemble(&e);
 }
@@ -467,7 +467,7 @@ static void sums_of_scaled_logits_are_the_plain_ones_and_their_differences(void 
         bp_scaled_sums sums = {.tokens = 7};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_ensemble_add_scaled(e.lm, &batch, &sums), BP_OK);
+        bp_test_check_err(WORLD, bp_ensemble_add_scaled(e.model, &batch, &sums), BP_OK);
         close_ensemble(&e);
         for (int j = 0; j < BP_TEMPERATURE_POINTS; j++) {
             double b = bp_scaled_beta(j), h = 1e-3, at = plain_scaled(logits, b),

@@ -26,13 +26,13 @@ static bp_ensemble_spec spec_of(const char *name)
  * log-probability of the target, total entropy, mutual information; on all ranks. */
 static void decode_batch(float (*out)[TOKENS], const world_ensemble *e, const bp_model_batch *batch)
 {
-    const bp_model_info *info = &e->lm->info;
+    const bp_model_info *info = &e->model->info;
     float *logits = bp_alloc("test", WINDOWS * info->vocab_count + 1, sizeof *logits);
     float statistics[WINDOWS][BP_DECODE_STATISTICS];
     bool last = e->mesh->pipeline_rank == e->mesh->pipeline_ranks - 1;
     bp_decoding *decoding;
 
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e->lm, 1, WINDOWS, LENGTH), BP_OK);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e->model, 1, WINDOWS, LENGTH), BP_OK);
     memset(out, 0, 3 * sizeof *out);
     for (int t = 0; t < LENGTH; t++) {
         int32_t tokens[WINDOWS], counts[WINDOWS];
@@ -96,7 +96,7 @@ static void mixtures_are_those_of_scoring(void **state)
         if (k % 2 == 1) /* chunks of few rows */
             spec.memory_bytes = 3 * 5 * (V + 2) * sizeof(float);
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k / 3], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
         decode_batch(out, &e, &batch);
         bp_test_check(WORLD, is_as_scored(out, values));
         for (int i = 0; i < TOKENS; i++)
@@ -114,21 +114,21 @@ static void samples_share_the_sequences_of_one_backbone(void **state)
     world_ensemble e;
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
-    bp_model *lm;
+    bp_model *model;
 
     (void)state;
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
-    bp_test_expect(bp_model_open(&lm, e.mesh, e.config, spec.path), BP_OK);
+    bp_test_expect(bp_model_open(&model, e.mesh, e.config, spec.path), BP_OK);
     if (bp_comm_is_root(WORLD))
-        save_samples("samples", lm->info.digest, WIDTH);
-    bp_model_free(&lm);
+        save_samples("samples", model->info.digest, WIDTH);
+    bp_model_free(&model);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
     bp_sampled_heads heads = {{&bp_sampled_heads_sampler, 0}, bp_test_path("samples"), NULL, NULL};
     spec.sampler = &heads.sampler;
     for (int k = 0; k < count; k++) {
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
         decode_batch(out, &e, &batch);
         bp_test_check(WORLD, is_as_scored(out, values));
         close_ensemble(&e);
@@ -147,7 +147,7 @@ static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
     bp_passes with = {{&bp_dropout_sampler, 3}, 0.1F, 0};
     passes.sampler = &with.sampler;
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[count - 1], &passes), BP_OK);
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.lm, 1, 2, LENGTH), BP_ERR_CONFIG);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.model, 1, 2, LENGTH), BP_ERR_CONFIG);
     bp_test_check(WORLD, decoding == NULL);
     close_ensemble(&e);
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[0], &three), BP_OK);
@@ -156,7 +156,8 @@ static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
 
         snprintf(fault, sizeof fault, "base.alloc:%d@%d", call, bp_comm_size(WORLD) > 1);
         bp_fault_arm(fault);
-        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.lm, 1, 2, LENGTH), BP_ERR_SYSTEM);
+        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.model, 1, 2, LENGTH),
+                          BP_ERR_SYSTEM);
         bp_fault_arm(NULL);
         bp_test_check(WORLD, decoding == NULL);
     }

@@ -26,20 +26,20 @@ static int64_t draw(int64_t least, int64_t most)
 }
 
 /* A batch, of which all or some tokens are scored, by both ways of summing. */
-static void take(bp_model *lm, int64_t windows, int64_t length, bool all)
+static void take(bp_model *model, int64_t windows, int64_t length, bool all)
 {
     static int32_t inputs[WINDOWS_MAX * CONTEXT], targets[WINDOWS_MAX * CONTEXT];
     bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = inputs, .targets = targets};
-    float *values = bp_alloc("test", windows * length * lm->info.statistics, sizeof *values);
+    float *values = bp_alloc("test", windows * length * model->info.statistics, sizeof *values);
     bp_scaled_sums sums = {0};
 
     for (int64_t i = 0; i < windows * length; i++) {
         inputs[i] = (int32_t)draw(0, V - 1);
         targets[i] = all || draw(0, 2) > 0 ? (int32_t)draw(0, V - 1) : -1;
     }
-    bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
-    bp_test_check_err(WORLD, bp_ensemble_add_scaled(lm, &batch, &sums), BP_OK);
+    bp_test_check_err(WORLD, bp_model_score(model, &batch, values), BP_OK);
+    bp_test_check_err(WORLD, bp_ensemble_add_scaled(model, &batch, &sums), BP_OK);
     bp_free(values);
 }
 
@@ -50,12 +50,12 @@ static void hold(const bp_ensemble_spec *spec, const bp_mesh_shape *on)
     world_ensemble e;
 
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, on, spec), BP_OK);
-    const ensemble *inside = (const ensemble *)e.lm;
+    const ensemble *inside = (const ensemble *)e.model;
     int64_t planned = bp_ensemble_work_bytes(&model, on, inside->member_count, windows * length,
                                              (int64_t)spec->memory_bytes, spec->sets);
     for (int k = 0; k < BATCHES; k++)
-        take(e.lm, draw(1, windows), draw(1, length), false);
-    take(e.lm, windows, length, true);
+        take(e.model, draw(1, windows), draw(1, length), false);
+    take(e.model, windows, length, true);
 
     /* another rank may have more columns and one backbone more */
     int64_t taken = (int64_t)inside->memory_size_bytes;

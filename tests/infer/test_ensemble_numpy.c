@@ -95,8 +95,8 @@ static void every_number_is_numpy_s_on_every_mesh(void **state)
         bp_scaled_sums sums = {.tokens = 0};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
-        bp_test_check_err(WORLD, bp_ensemble_add_scaled(e.lm, &batch, &sums), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
+        bp_test_check_err(WORLD, bp_ensemble_add_scaled(e.model, &batch, &sums), BP_OK);
         close_ensemble(&e);
         if (root) {
             dump("values", k, values, sizeof values);

@@ -28,7 +28,7 @@ static void check_refused(const bp_ensemble_spec *spec, bp_err code, const char 
         bp_err err = open_ensemble(&e, WORLD, &meshes[k], spec);
 
         bp_test_check_err(WORLD, err, code);
-        bp_test_check(WORLD, e.lm == NULL);
+        bp_test_check(WORLD, e.model == NULL);
         for (int t = 0; texts[t]; t++)
             bp_test_check_said(WORLD, texts[t]);
         close_ensemble(&e);
@@ -102,8 +102,8 @@ static void missing_facts_of_a_member_hide_no_difference_of_others(void **state)
         world_ensemble e;
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[0], &spec), BP_OK);
-        bp_test_check(WORLD, e.lm->info.eod_id == 22);
-        bp_test_check(WORLD, strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
+        bp_test_check(WORLD, e.model->info.eod_id == 22);
+        bp_test_check(WORLD, strcmp(e.model->info.tokenizer_hash, HASH_A) == 0);
         close_ensemble(&e);
     }
 }
@@ -113,16 +113,16 @@ static void save_all_samples(void)
 {
     bp_ensemble_spec spec = spec_of("a");
     world_ensemble e;
-    bp_model *lm;
+    bp_model *model;
 
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
-    bp_test_expect(bp_model_open(&lm, e.mesh, e.config, spec.path), BP_OK);
+    bp_test_expect(bp_model_open(&model, e.mesh, e.config, spec.path), BP_OK);
     if (bp_comm_is_root(WORLD)) {
-        save_samples("samples", lm->info.digest, WIDTH);
+        save_samples("samples", model->info.digest, WIDTH);
         save_samples("of_another", "0123", WIDTH);
-        save_samples("narrow", lm->info.digest, WIDTH - 1);
+        save_samples("narrow", model->info.digest, WIDTH - 1);
     }
-    bp_model_free(&lm);
+    bp_model_free(&model);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
 }
@@ -164,8 +164,9 @@ static void a_list_has_names_and_out_of_bag_perplexities(void **state)
 
     (void)state;
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
-    assert_string_equal(bp_ensemble_member_name(e.lm, 2), "m02");
-    assert_true(bp_ensemble_member_oob(e.lm, 1) == 12.5 && isnan(bp_ensemble_member_oob(e.lm, 0)));
+    assert_string_equal(bp_ensemble_member_name(e.model, 2), "m02");
+    assert_true(bp_ensemble_member_oob(e.model, 1) == 12.5 &&
+                isnan(bp_ensemble_member_oob(e.model, 0)));
     assert_string_equal(bp_model_statistic_name(BP_MODEL_BRIER), "brier");
     close_ensemble(&e);
 }

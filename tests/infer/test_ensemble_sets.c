@@ -114,8 +114,8 @@ static void sets_are_those_of_sorted_probabilities_on_every_mesh(void **state)
             world_ensemble e;
 
             bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-            bp_test_check(WORLD, e.lm->info.statistics == FIRST_MEMBER + MEMBERS);
-            bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+            bp_test_check(WORLD, e.model->info.statistics == FIRST_MEMBER + MEMBERS);
+            bp_test_check_err(WORLD, bp_model_score(e.model, &batch, values), BP_OK);
             close_ensemble(&e);
             for (int i = 0; i < TOKENS; i++) {
                 double p[V];
@@ -147,11 +147,11 @@ static void other_statistics_stay_as_they_are(void **state)
 
         spec.sets = NULL;
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, without), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, without), BP_OK);
         close_ensemble(&e);
         spec.sets = &rules[0];
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, with), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.model, &batch, with), BP_OK);
         close_ensemble(&e);
         bp_test_check(WORLD, memcmp(with, without, BP_MODEL_MEMBER * TOKENS * sizeof *with) == 0);
         bp_test_check(WORLD,
@@ -178,7 +178,7 @@ static void targets_are_the_mixture_s(void **state)
         int row = 0, wrong = 0;
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_ensemble_targets(e.lm, &batch, targets), BP_OK);
+        bp_test_check_err(WORLD, bp_ensemble_targets(e.model, &batch, targets), BP_OK);
         close_ensemble(&e);
         for (int i = 0; i < TOKENS; i++) {
             double p[V], above = 0, target;

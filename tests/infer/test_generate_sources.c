@@ -23,7 +23,7 @@ static const int32_t source[SOURCE] = {3, 6, 2, 4};
 typedef struct world {
     bp_mesh *mesh;
     bp_config *config;
-    bp_model *lm;
+    bp_model *model;
     bp_stage *stage;
 } world;
 
@@ -48,8 +48,8 @@ static void open_world(world *w)
     bp_test_expect(bp_config_new(&w->config, tables, tables), BP_OK);
     bp_test_expect(bp_config_set(w->config, "math.precision", "f32"), BP_OK);
     bp_test_expect(bp_mesh_new(&w->mesh, WORLD, &on), BP_OK);
-    bp_test_expect(bp_model_new(&w->lm, w->mesh, w->config, &shape, 7), BP_OK);
-    network_model *model = (network_model *)w->lm;
+    bp_test_expect(bp_model_new(&w->model, w->mesh, w->config, &shape, 7), BP_OK);
+    network_model *model = (network_model *)w->model;
     for (int g = 0; g < model->network->group_count; g++) {
         const bp_group *group = &model->network->groups[g];
 
@@ -64,7 +64,7 @@ static void open_world(world *w)
 static void close_world(world *w)
 {
     bp_stage_free(&w->stage);
-    bp_model_free(&w->lm);
+    bp_model_free(&w->model);
     bp_mesh_free(&w->mesh);
     bp_config_free(&w->config);
 }
@@ -82,7 +82,7 @@ static double logprob_of(const world *w, const found *text)
     int32_t inputs[T] = {START}, targets[T] = {0}, length = SOURCE;
     double sums[BP_TERMS];
     int64_t counts[BP_TERMS];
-    bp_batch batch = bp_batch_of_places(1, T, inputs, targets);
+    bp_batch batch = bp_batch_of_positions(1, T, inputs, targets);
 
     for (int64_t t = 0; t < T; t++) {
         targets[t] = t < text->count ? text->tokens[t] : -1;
@@ -148,7 +148,7 @@ static bp_search *search_all(const world *w, const bp_search_spec *spec)
     bp_search *search;
     bp_choice choice;
 
-    bp_test_expect(bp_model_decode_new(&decoding, w->lm, 1, K, T), BP_OK);
+    bp_test_expect(bp_model_decode_new(&decoding, w->model, 1, K, T), BP_OK);
     bp_model_decode_sources(decoding, 0, &sources);
     bp_choice_init(&choice, &spec->choice);
     bp_search_new(&search, spec, begin, 1, 0, T, false);
@@ -180,7 +180,7 @@ static bp_search *search_all(const world *w, const bp_search_spec *spec)
     return search;
 }
 
-/* Scores are float32 sums in another order: texts may change places where they are as near. */
+/* Scores are float32 sums in another order: texts may change positions where they are as near. */
 static void full_width_is_exhaustive_search(void **state)
 {
     enum { TEXTS = 300 };

@@ -129,13 +129,13 @@ static void check(const fixture *f, const char *folder, const bp_mesh_shape *sha
     const bp_safetensor *stored = bp_safetensors_find(f->expected, how);
     double worst = 0;
     bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
 
     bp_test_expect(bp_mesh_new(&mesh, WORLD, shape), BP_OK);
-    bp_test_check_err(WORLD, bp_model_open_vectors(&lm, mesh, config, bp_test_path(folder), 0, how),
-                      BP_OK);
-    bp_test_check(WORLD, lm->info.vocab_size == f->C);
-    bp_test_check_err(WORLD, bp_model_distribution(lm, &batch, got, NULL), BP_OK);
+    bp_test_check_err(
+        WORLD, bp_model_open_vectors(&model, mesh, config, bp_test_path(folder), 0, how), BP_OK);
+    bp_test_check(WORLD, model->info.vocab_size == f->C);
+    bp_test_check_err(WORLD, bp_model_distribution(model, &batch, got, NULL), BP_OK);
     pool(f, how, want);
     for (int64_t k = 0; k < f->B * f->C; k++)
         worst = fmax(worst, fabs((double)(got[k] - want[k])));
@@ -147,7 +147,7 @@ static void check(const fixture *f, const char *folder, const bp_mesh_shape *sha
     if (!(worst < 2e-5))
         print_error("%s, %s: off by %g\n", folder, how, worst);
     bp_test_check(WORLD, worst < 2e-5);
-    bp_model_free(&lm);
+    bp_model_free(&model);
     bp_mesh_free(&mesh);
     bp_config_free(&config);
     bp_free(got);

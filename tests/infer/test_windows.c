@@ -5,8 +5,8 @@
 
 #define MOST 4096
 
-/* A window as the recipes give it: what is fed, and which places are scored, z[0] the prefix or the
- * first token. */
+/* A window as the recipes give it: what is fed, and which positions are scored, z[0] the prefix or
+ * the first token. */
 typedef struct plain_window {
     int64_t first, inputs; /* of what is fed */
     int64_t scored_first, scored;
@@ -80,8 +80,8 @@ static int64_t half_windows(plain_window *out, int64_t tokens, int64_t n_ctx)
     return count;
 }
 
-/* A window of ours scores the same places from the same tokens; a last input that only its recipe
- * feeds is allowed, since nothing is predicted from it. */
+/* A window of ours scores the same positions from the same tokens; a last input that only its
+ * recipe feeds is allowed, since nothing is predicted from it. */
 static void check_windows(const bp_score_rule *rule, int64_t line, const plain_window *want,
                           int64_t count)
 {

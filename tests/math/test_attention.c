@@ -120,7 +120,7 @@ static void only_the_last_keys_may_be_seen(void **state)
     }
 }
 
-/* Of padding too, whose places may see none of the keys. */
+/* Of padding too, whose positions may see none of the keys. */
 static void keys_may_be_seen_on_both_sides(void **state)
 {
     static const int64_t windows[] = {1, 2, 9, 64, 65, 130, 260, 500};

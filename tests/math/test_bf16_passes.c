@@ -244,7 +244,7 @@ static void mask_is_that_of_the_words(void **state)
 {
     bp_rng_key key = bp_rng_key_of(9, BP_RNG_TEST, 0, 0, 0);
     bp_mask mask = bp_mask_of(0.3f, &key);
-    int64_t first = 0x3fffffff0, stride = 100; /* blocks beyond 32 bits, and places that cross */
+    int64_t first = 0x3fffffff0, stride = 100; /* blocks beyond 32 bits, and positions that cross */
     bp_panel_bits kept[12];
 
     (void)state;

@@ -56,7 +56,7 @@ static void rows_do_not_depend_on_their_number(void **state)
 
 /* A row's bits do not depend on where it stands among others: batches are put together in several
  * ways. */
-static void check_places(int way, int64_t outs, int64_t ins)
+static void check_positions(int way, int64_t outs, int64_t ins)
 {
     enum { ROWS = 500 };
     problem p = problem_of(ROWS, outs, ins);
@@ -91,7 +91,7 @@ static void rows_do_not_depend_on_their_place(void **state)
     (void)state;
     for (int way = F32; way < ways(); way++)
         for (size_t i = 0; is_used_here(way) && i < sizeof shapes / sizeof *shapes; i++)
-            check_places(way, shapes[i][0], shapes[i][1]);
+            check_positions(way, shapes[i][0], shapes[i][1]);
 }
 
 /* All products of one shape with so many threads, one result after the other. */
@@ -272,8 +272,8 @@ static bp_operand filled_operand(const bp_gemm *gemm, const float *x, int64_t ro
     return to;
 }
 
-/* dy's rows in two places give what rows in one place give: to the bit with our own kernels, where
- * the CPU has one. */
+/* dy's rows in two positions give what rows in one place give: to the bit with our own kernels,
+ * where the CPU has one. */
 static void check_pieces(int way, int64_t first, int64_t rows, int64_t outs, int64_t ins)
 {
     bp_gemm *gemm = gemm_of(way);
@@ -304,7 +304,7 @@ static void check_pieces(int way, int64_t first, int64_t rows, int64_t outs, int
     bp_gemm_free(&gemm);
 }
 
-static void rows_in_two_places_are_one_product(void **state)
+static void rows_in_two_positions_are_one_product(void **state)
 {
     (void)state;
     for (int way = 0; way < ways(); way++) {
@@ -326,7 +326,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_change_rows_with_avx512),
         cmocka_unit_test(operands_give_what_rows_give),
         cmocka_unit_test(results_go_into_operands),
-        cmocka_unit_test(rows_in_two_places_are_one_product),
+        cmocka_unit_test(rows_in_two_positions_are_one_product),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);

@@ -240,7 +240,7 @@ static void tile_mask_is_that_of_the_words(void **state)
     bp_mask mask = bp_mask_of(0.5f, &key);
     float *factors = floats(7 * BP_TILE_QUERIES);
     int64_t first = 0x3fffffff0,
-            stride = 100; /* places beyond 32 bits, and blocks that cross them */
+            stride = 100; /* positions beyond 32 bits, and blocks that cross them */
 
     (void)state;
     for (int set = 0; bp_loops_at(set); set++) {

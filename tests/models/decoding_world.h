@@ -98,7 +98,7 @@ static inline bp_model_shape feedforward(int64_t order, bool direct)
 typedef struct world {
     bp_mesh *mesh;
     bp_config *config;
-    bp_model *lm;
+    bp_model *model;
 } world;
 
 /* Stages and tensor ranks of world's size; the last one is number 0. */
@@ -120,8 +120,9 @@ static inline void open_world(world *w, const bp_model_shape *shape, int number)
     bp_test_expect(bp_config_new(&w->config, tables, tables), BP_OK);
     bp_test_expect(bp_config_set(w->config, "math.precision", "f32"), BP_OK);
     bp_test_expect(bp_mesh_new(&w->mesh, WORLD, &on), BP_OK);
-    bp_test_check_err(WORLD, bp_model_new(&w->lm, w->mesh, w->config, shape, 7), BP_OK);
-    network_model *model = (network_model *)w->lm; /* larger weights: distributions with a shape */
+    bp_test_check_err(WORLD, bp_model_new(&w->model, w->mesh, w->config, shape, 7), BP_OK);
+    network_model *model =
+        (network_model *)w->model; /* larger weights: distributions with a shape */
     for (int g = 0; g < model->network->group_count; g++) {
         const bp_group *group = &model->network->groups[g];
 
@@ -135,7 +136,7 @@ static inline void open_world(world *w, const bp_model_shape *shape, int number)
 
 static inline void close_world(world *w)
 {
-    bp_model_free(&w->lm);
+    bp_model_free(&w->model);
     bp_mesh_free(&w->mesh);
     bp_config_free(&w->config);
 }
@@ -158,7 +159,7 @@ static inline void open_fed(fed *f, const world *w)
 {
     memset(f, 0, sizeof *f);
     f->step = (bp_decode_step){.slots = SLOTS, .counts = f->counts, .tokens = f->tokens};
-    f->logits = bp_alloc("test", SLOTS * w->lm->info.vocab_count + 1, sizeof(float));
+    f->logits = bp_alloc("test", SLOTS * w->model->info.vocab_count + 1, sizeof(float));
 }
 
 /* Slot s gets counts[s] more tokens, as its sequence does. */
@@ -180,7 +181,7 @@ static inline bool is_last(const world *w)
 /* lp[V] of a row of logits, on all ranks. */
 static inline void whole_logprobs(double *lp, const world *w, const float *logits)
 {
-    const bp_model_info *info = &w->lm->info;
+    const bp_model_info *info = &w->model->info;
     double most = -INFINITY, sum = 0;
 
     memset(lp, 0, V * sizeof *lp);

@@ -59,10 +59,10 @@ static const char *const BUFFERS[] = {NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
-    if (bp_hf_size_of(shape, "context") == 32) /* so that the source has 16 places */
+    if (bp_hf_size_of(shape, "context") == 32) /* so that the source has 16 positions */
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "test.no_places",
-                   "\"places\" is not 32: at %s; give another model", path);
+                   "\"positions\" is not 32: at %s; give another model", path);
 }
 
 static const bp_hf_table PAIR = {.kind = "pair",

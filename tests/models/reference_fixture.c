@@ -56,7 +56,7 @@ static void read_masked(fixture *f, const json_t *root)
 
     f->B = (int64_t)json_array_size(rows);
     f->stored = (int64_t)json_array_size(json_array_get(rows, 0));
-    f->T = f->shape.task.kind == BP_TASK_SPANS ? f->stored /* a softmax over all places */
+    f->T = f->shape.task.kind == BP_TASK_SPANS ? f->stored /* a softmax over all positions */
                                                : (f->stored + 3) / 4 * 4;
     f->a_text = f->shape.task.kind == BP_TASK_CLASSES || f->shape.task.kind == BP_TASK_SPANS;
     f->inputs = numbers_of(root, "input_ids", f->T, 0);
@@ -128,7 +128,7 @@ static void take_half(fixture *f)
 
 bp_batch batch_of(const fixture *f)
 {
-    bp_batch batch = bp_batch_of_places(f->B, f->T, f->inputs, f->targets);
+    bp_batch batch = bp_batch_of_positions(f->B, f->T, f->inputs, f->targets);
 
     batch.term[0].count = f->a_text ? 1 : f->T;
     if (f->source) {

@@ -33,12 +33,13 @@ typedef struct fixture {
     bp_model_shape shape;
     bp_safetensors *expected;
     json_t *figures;
-    int64_t B, T, V, stored; /* places of a row in the file, T with more padding */
+    int64_t B, T, V, stored; /* positions of a row in the file, T with more padding */
     bool a_text;             /* the head of a task has a target a text, else one a place */
     int32_t *inputs, *targets;
     int32_t *lengths, *segments, *next; /* of masked models: targets of next sentences too; or NULL
                                          */
-    int64_t S; /* of encoder-decoders: the source's places; and, of lengths that it has, the ids */
+    int64_t
+        S; /* of encoder-decoders: the source's positions; and, of lengths that it has, the ids */
     int32_t *source, *source_lengths;
     bool smoothed;          /* losses with label smoothing */
     bool judges;            /* a discriminator: targets are the text's tokens */

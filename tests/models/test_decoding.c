@@ -11,7 +11,7 @@
 /* Sequences by what they have become, fed anew in one step: the same bits. */
 static bool is_as_fed_anew(const world *w, const fed *f, const sequence *of, bp_decoding *decoding)
 {
-    int64_t here = w->lm->info.vocab_count, tokens = 0;
+    int64_t here = w->model->info.vocab_count, tokens = 0;
     bool equal = true;
     fed anew;
 
@@ -53,7 +53,8 @@ static void beams_equal_fresh_sequences(void **state)
 
         open_world(&w, &shapes[k % count], k / count);
         open_fed(&f, &w);
-        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 2, SLOTS, CAPACITY), BP_OK);
+        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, 2, SLOTS, CAPACITY),
+                          BP_OK);
         for (int n = 0; n < 14; n++) {
             f.step.parents = n == 0 ? NULL : f.parents;
             f.step.slots = n % 5 == 4 ? SLOTS - 1 : SLOTS;
@@ -88,15 +89,15 @@ static void long_prompts_go_piece_by_piece(void **state)
     (void)state;
     shape.context = LONG;
     open_world(&w, &shape, 0);
-    float *logits = bp_alloc("test", 2 * w.lm->info.vocab_count + 1, sizeof *logits),
-          *other = logits + w.lm->info.vocab_count;
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 2, 1, LONG), BP_OK);
+    float *logits = bp_alloc("test", 2 * w.model->info.vocab_count + 1, sizeof *logits),
+          *other = logits + w.model->info.vocab_count;
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, 2, 1, LONG), BP_OK);
     for (int t = 0; t < LONG; t++) {
         ids[t] = draw(V);
         bp_model_decode(decoding, 0, &(bp_decode_step){1, &one, &ids[t], NULL}, logits, NULL);
     }
     bp_model_decode(decoding, 1, &(bp_decode_step){1, &all, ids, NULL}, other, NULL);
-    for (int64_t v = 0; is_last(&w) && v < w.lm->info.vocab_count; v++)
+    for (int64_t v = 0; is_last(&w) && v < w.model->info.vocab_count; v++)
         equal = equal && logits[v] == other[v];
     bp_test_check(WORLD, equal);
     bp_model_decode_free(&decoding);
@@ -132,10 +133,10 @@ static void a_step_allocates_nothing_and_the_plan_is_right(void **state)
 
         open_world(&w, &gpt, number);
         open_fed(&f, &w);
-        int64_t planned = bp_model_decode_bytes(w.lm, GROUPS, SLOTS, CAPACITY);
+        int64_t planned = bp_model_decode_bytes(w.model, GROUPS, SLOTS, CAPACITY);
         bp_test_check(WORLD, is_estimated(&w, planned));
         size_t before = bp_mem_now_bytes();
-        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, CAPACITY),
+        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, GROUPS, SLOTS, CAPACITY),
                           BP_OK);
         int64_t taken = (int64_t)(bp_mem_now_bytes() - before);
         bp_test_check(WORLD, taken >= planned && taken <= planned + 4096);
@@ -159,24 +160,24 @@ static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
 
     (void)state;
     open_world(&w, &gpt, 0);
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, 1, CONTEXT + 1),
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, 1, 1, CONTEXT + 1),
                       BP_ERR_CONFIG);
     bp_test_message_has("context of 40");
     bp_test_check(WORLD, decoding == NULL);
     bp_fault_arm(bp_comm_size(WORLD) > 1 ? "base.alloc:1@1" : "base.alloc:1");
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, SLOTS, CAPACITY),
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, 1, SLOTS, CAPACITY),
                       BP_ERR_SYSTEM);
     bp_fault_arm(NULL);
     bp_test_check(WORLD, decoding == NULL);
-    const bp_model_ops *ops = w.lm->ops;
+    const bp_model_ops *ops = w.model->ops;
     bp_model_ops none = *ops;
     none.decode_new = NULL;
     none.decode_bytes = NULL;
-    w.lm->ops = &none;
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, SLOTS, CAPACITY),
+    w.model->ops = &none;
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, 1, SLOTS, CAPACITY),
                       BP_ERR_CONFIG);
-    bp_test_check(WORLD, bp_model_decode_bytes(w.lm, 1, SLOTS, CAPACITY) == 0);
-    w.lm->ops = ops;
+    bp_test_check(WORLD, bp_model_decode_bytes(w.model, 1, SLOTS, CAPACITY) == 0);
+    w.model->ops = ops;
     close_world(&w);
 }
 

@@ -38,10 +38,10 @@ static void scored_logprobs(float *lp, const world *w, const sequence *of)
             targets[v * T + t] = t == T - 1 ? v : -1;
         }
     bp_heartbeat_read(&before);
-    bp_test_check_err(WORLD, bp_model_score(w->lm, &batch, values), BP_OK);
+    bp_test_check_err(WORLD, bp_model_score(w->model, &batch, values), BP_OK);
     bp_heartbeat_read(&after); /* each block of a batch, which may take long, is progress */
     bp_test_check(WORLD, after.progress - before.progress >=
-                             ((network_model *)w->lm)->network->block_count - 1);
+                             ((network_model *)w->model)->network->block_count - 1);
     for (int v = 0; v < V; v++)
         lp[v] = values[v * T + T - 1];
 }
@@ -55,7 +55,7 @@ static bool is_as_scored(const world *w, const fed *f, int64_t s, const sequence
     double lp[V], entropy = 0, worst = 0, H = 0;
     float scored[V];
 
-    whole_logprobs(lp, w, f->logits + s * w->lm->info.vocab_count);
+    whole_logprobs(lp, w, f->logits + s * w->model->info.vocab_count);
     scored_logprobs(scored, w, of);
     for (int v = 0; v < V; v++) {
         double off = fabs(lp[v] - (double)scored[v]) / fmax(1, fabs(lp[v]));
@@ -78,7 +78,7 @@ static void decode_some(const world *w, bp_decoding *decoding, bool again)
 {
     static const int32_t prompts[GROUPS][SLOTS] = {{7, 1, 12, 0, 5}, {3, 9, 1, 2, 17}};
     sequence of[GROUPS][SLOTS] = {0};
-    int64_t here = w->lm->info.vocab_count;
+    int64_t here = w->model->info.vocab_count;
     bool right = true;
     fed f;
 
@@ -108,7 +108,8 @@ static void decode_on(const bp_model_shape *shape, int number)
     bp_decoding *decoding;
 
     open_world(&w, shape, number);
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, CAPACITY), BP_OK);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.model, GROUPS, SLOTS, CAPACITY),
+                      BP_OK);
     decode_some(&w, decoding, true);
     decode_some(&w, decoding, false);
     bp_model_decode_free(&decoding);

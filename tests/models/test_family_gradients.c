@@ -51,8 +51,8 @@ static bp_model_shape shape_of(const char *kind)
     return shape;
 }
 
-/* A task's texts of several lengths, which the decoder reads a place later; a tag of most places,
- * two ends of a span, or a class. */
+/* A task's texts of several lengths, which the decoder reads a place later; a tag of most
+ * positions, two ends of a span, or a class. */
 static void make_texts(fixture *f, const bp_model_shape *shape)
 {
     bool spans = shape->task.kind == BP_TASK_SPANS, tags = shape->task.kind == BP_TASK_TAGS;

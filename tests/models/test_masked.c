@@ -65,7 +65,7 @@ static int scored_of(const example *e)
     return scored;
 }
 
-/* 15 % are masked, of these 80 % by the mask and 10 % by any token; all places alike. */
+/* 15 % are masked, of these 80 % by the mask and 10 % by any token; all positions alike. */
 static void shares_are_those_asked_for(void **state)
 {
     enum { TEXTS = 4000 };

@@ -145,7 +145,7 @@ static void less_work_needs_no_more_memory(void **state)
     }
 }
 
-static void score_random_batch(bp_model *lm, int64_t vocab_size)
+static void score_random_batch(bp_model *model, int64_t vocab_size)
 {
     static int32_t inputs[WINDOWS_MAX * CONTEXT], targets[WINDOWS_MAX * CONTEXT];
     static float values[WINDOWS_MAX * CONTEXT];
@@ -161,7 +161,7 @@ static void score_random_batch(bp_model *lm, int64_t vocab_size)
         targets[i] =
             unscored > 0 && i % (unscored + 1) == 0 ? -1 : (int32_t)draw(0, vocab_size - 1);
     }
-    bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
+    bp_test_check_err(WORLD, bp_model_score(model, &batch, values), BP_OK);
     for (int64_t i = 0; i < batch.windows * batch.length; i++)
         right = right && (targets[i] < 0 ? isnan(values[i]) : isfinite(values[i]));
     bp_test_check(WORLD, right);
@@ -178,13 +178,13 @@ static void batches_of_all_sizes_are_scored_in_turn(void **state)
         bp_model_shape shape = random_shape(on.tensor, stages);
         bp_config *config = config_of(k % 2 > 0 ? "f32" : "auto");
         bp_mesh *mesh;
-        bp_model *lm;
+        bp_model *model;
 
         bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
-        bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &shape, 1), BP_OK);
+        bp_test_check_err(WORLD, bp_model_new(&model, mesh, config, &shape, 1), BP_OK);
         for (int n = 0; n < BATCHES; n++)
-            score_random_batch(lm, shape.vocab_size);
-        bp_model_free(&lm);
+            score_random_batch(model, shape.vocab_size);
+        bp_model_free(&model);
         bp_mesh_free(&mesh);
         bp_config_free(&config);
     }
@@ -228,7 +228,7 @@ static void weights_are_held_once(void **state)
         bp_model_batch batch = {8, CONTEXT, inputs, inputs, 0};
         bp_precision precision;
         bp_mesh *mesh;
-        bp_model *lm;
+        bp_model *model;
 
         bp_test_expect(bp_math_precision(config, &precision), BP_OK);
         bp_model_memory planned = estimate_wide(&on, config);
@@ -237,9 +237,9 @@ static void weights_are_held_once(void **state)
             bp_gemm_bf16_form() == BP_BF16_ROUNDED ? 4 : 2; /* where float32 is faster */
         int64_t most = precision == BP_F32 ? 4 * parameters : bytes * parameters + 4 * table;
         bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
-        bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &WIDE, 1), BP_OK);
+        bp_test_check_err(WORLD, bp_model_new(&model, mesh, config, &WIDE, 1), BP_OK);
         int64_t held = (int64_t)bp_mem_now_bytes() - before;
-        bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(model, &batch, values), BP_OK);
         int64_t taken = (int64_t)bp_mem_now_bytes() - before,
                 all = planned.weights_bytes + planned.work_bytes;
         bp_test_check(WORLD, held <= planned.weights_bytes + slack);
@@ -248,7 +248,7 @@ static void weights_are_held_once(void **state)
         int64_t staged = precision == BP_F32 ? 0 : 4 * table / size;
         int64_t peak = held + staged > taken ? held + staged : taken;
         bp_test_check(WORLD, taken <= all + slack && peak >= all - all / 10 - slack);
-        bp_model_free(&lm);
+        bp_model_free(&model);
         bp_mesh_free(&mesh);
         bp_config_free(&config);
     }

@@ -270,7 +270,7 @@ static void check_windows(fixture *f, bool recompute)
 
     open_parts(&p, f, recompute);
     for (int w = 0; w < 2; w++) {
-        bp_batch batch = bp_batch_of_places(B, T, f->inputs[w], f->targets[w]);
+        bp_batch batch = bp_batch_of_positions(B, T, f->inputs[w], f->targets[w]);
         bp_stage_step step = {.batch = &batch, .step = w + 1, .loss_weight = {1.0F / (B * T)}};
         double sums[BP_TERMS] = {0};
         char name[32];
@@ -303,13 +303,14 @@ static double loss_of(fixture *f, parts *p, const bp_batch *batch, int64_t step)
     return sums[0];
 }
 
-/* A window whose examples begin documents at some places has the losses of its pieces, each from
+/* A window whose examples begin documents at some positions has the losses of its pieces, each from
  * the zero state; its gradient is the change of its loss. */
 static void check_documents(fixture *f)
 {
-    enum { BEGIN = 7 };                                      /* a token */
-    static const int places[][2] = {{0, 4}, {5, 3}, {8, 2}}; /* of example b: two documents begin */
-    bp_batch batch = bp_batch_of_places(B, T, f->inputs[0], f->targets[0]);
+    enum { BEGIN = 7 }; /* a token */
+    static const int positions[][2] = {
+        {0, 4}, {5, 3}, {8, 2}}; /* of example b: two documents begin */
+    bp_batch batch = bp_batch_of_positions(B, T, f->inputs[0], f->targets[0]);
     int32_t pieces[B * T], after[B * T];
     parts p = {0};
     double whole, apart = 0;
@@ -319,7 +320,7 @@ static void check_documents(fixture *f)
         f->inputs[0][i] = f->inputs[0][i] == BEGIN ? BEGIN + 1 : f->inputs[0][i];
     for (int b = 0; b < B; b++)
         for (int k = 0; k < 2; k++)
-            f->inputs[0][b * T + places[b][k]] = BEGIN;
+            f->inputs[0][b * T + positions[b][k]] = BEGIN;
     p.stage->spec.restart = 1 + BEGIN;
     whole = loss_of(f, &p, &batch, 1);
     bp_param *param = NULL; /* the first layer's product with its state */
@@ -353,8 +354,8 @@ static void check_documents(fixture *f)
     p.stage->spec.restart = 0;
     for (int piece = 0; piece < 3; piece++) { /* of each example, from its own first place on */
         for (int b = 0; b < B; b++) {
-            int low = places[b][0] < places[b][1] ? places[b][0] : places[b][1];
-            int high = places[b][0] + places[b][1] - low;
+            int low = positions[b][0] < positions[b][1] ? positions[b][0] : positions[b][1];
+            int high = positions[b][0] + positions[b][1] - low;
             int from = piece == 0   ? 0
                        : piece == 1 ? low
                                     : high,
@@ -369,7 +370,7 @@ static void check_documents(fixture *f)
                 after[b * T + t] = inside ? f->targets[0][b * T + from + t] : -1;
             }
         }
-        batch = bp_batch_of_places(B, T, pieces, after);
+        batch = bp_batch_of_positions(B, T, pieces, after);
         apart += loss_of(f, &p, &batch, 4 + piece);
     }
     if (fabs(whole - apart) > 1e-4)
@@ -408,7 +409,7 @@ static void check_adamw(fixture *f)
     bp_test_expect(bp_engine_new(&engine, mesh, &spec, &f->shape), BP_OK);
     load_engine(f, engine);
     for (int w = 0; w < WINDOWS; w++) {
-        bp_batch batch = bp_batch_of_places(B, T, f->inputs[w], f->targets[w]);
+        bp_batch batch = bp_batch_of_positions(B, T, f->inputs[w], f->targets[w]);
         double expected =
             json_real_value(json_array_get(json_object_get(f->figures, "adamw_losses"), (size_t)w));
         bp_step_result result;

@@ -181,15 +181,16 @@ static void check_spans(fixture *f, parts *p)
  * unscored. */
 static void check_probabilities(fixture *f, parts *p)
 {
-    int64_t T = f->T, V = f->V, places = f->B * T, count = f->B * (f->a_text ? 1 : f->stored) * V;
+    int64_t T = f->T, V = f->V, positions = f->B * T,
+            count = f->B * (f->a_text ? 1 : f->stored) * V;
     const bp_safetensor *tensor = bp_safetensors_find(f->expected, "logits");
     float *logits = bp_alloc("test", count, sizeof *logits);
-    int32_t *targets = bp_alloc("test", places, sizeof *targets);
+    int32_t *targets = bp_alloc("test", positions, sizeof *targets);
     double worst = 0;
 
     bp_test_expect(bp_safetensors_read(f->expected, tensor, 0, count, logits), BP_OK);
     for (int32_t v = 0; v < V; v++) {
-        int64_t place = v * 7 % places;
+        int64_t place = v * 7 % positions;
         bp_batch batch = batch_of(f);
         double sums[BP_TERMS], norm = 0;
         int64_t counts[BP_TERMS];
@@ -200,7 +201,7 @@ static void check_probabilities(fixture *f, parts *p)
         row = logits + (f->a_text ? place / T : place / T * f->stored + place % T) * V;
         batch.term[0].targets = targets; /* of a text's state any place may ask */
         batch.term[0].count = T;
-        for (int64_t k = 0; k < places; k++)
+        for (int64_t k = 0; k < positions; k++)
             targets[k] = k == place ? v : -1;
         bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
         for (int64_t k = 0; k < V; k++)
@@ -292,14 +293,14 @@ static void check_gradients(fixture *f, parts *p)
 /* Each place's logit, from its loss alone: log(1 + exp(z)) of a token that is the text's. */
 static void check_judgements(fixture *f, parts *p)
 {
-    int64_t T = f->T, places = f->B * T, count = f->B * f->stored;
+    int64_t T = f->T, positions = f->B * T, count = f->B * f->stored;
     const bp_safetensor *tensor = bp_safetensors_find(f->expected, "logits");
     float *logits = bp_alloc("test", count, sizeof *logits);
-    int32_t *targets = bp_alloc("test", places, sizeof *targets);
+    int32_t *targets = bp_alloc("test", positions, sizeof *targets);
     double worst = 0;
 
     bp_test_expect(bp_safetensors_read(f->expected, tensor, 0, count, logits), BP_OK);
-    for (int64_t place = 0; place < places; place++) {
+    for (int64_t place = 0; place < positions; place++) {
         bp_batch batch = batch_of(f);
         double sums[BP_TERMS];
         int64_t counts[BP_TERMS];
@@ -307,7 +308,7 @@ static void check_judgements(fixture *f, parts *p)
         if (place % T >= f->lengths[place / T])
             continue;
         batch.term[BP_ELECTRA_REPLACED].targets = targets;
-        for (int64_t k = 0; k < places; k++)
+        for (int64_t k = 0; k < positions; k++)
             targets[k] = k == place ? f->inputs[k] : -1;
         bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
         double z = (double)logits[place / T * f->stored + place % T];

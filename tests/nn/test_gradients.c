@@ -135,7 +135,7 @@ static void start_sum(void *context, int g)
 /* All micro-batches; the params point to their sums. */
 static void run_step(fixture *f, double *sums)
 {
-    bp_batch batch = bp_batch_of_places(SEQUENCES, LENGTH, f->inputs, f->targets);
+    bp_batch batch = bp_batch_of_positions(SEQUENCES, LENGTH, f->inputs, f->targets);
     bp_stage_step step = {.batch = &batch,
                           .step = 1,
                           .loss_weight = {1},
@@ -291,7 +291,7 @@ static void check_evaluation(const variant *v)
         double sum[BP_TERMS],
             expected = plain_gpt_loss(&f.plain, f.inputs, f.targets, SEQUENCES, length, NULL);
         int64_t count[BP_TERMS];
-        bp_batch batch = bp_batch_of_places(SEQUENCES, length, f.inputs, f.targets);
+        bp_batch batch = bp_batch_of_positions(SEQUENCES, length, f.inputs, f.targets);
 
         bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &batch}, sum, count);
         bool last = f.mesh->pipeline_rank == v->pipelines - 1;
@@ -420,7 +420,7 @@ static void shared_rows_have_the_bits_of_all_rows(void **state)
         }
 }
 
-/* Sequences in a step are shortened, and their places have the dropout masks that they had. */
+/* Sequences in a step are shortened, and their positions have the dropout masks that they had. */
 static void shortened_sequences_keep_their_masks(void **state)
 {
     enum { SHORT = LENGTH - 2 };
@@ -440,7 +440,7 @@ static void shortened_sequences_keep_their_masks(void **state)
     open_fixture(&f, &v);
     for (int i = 0; i < MICRO_BATCHES * LENGTH; i++)
         f.targets[i] = i % LENGTH < SHORT ? f.targets[i] : -1;
-    bp_batch batch = bp_batch_of_places(MICRO_BATCHES, LENGTH, f.inputs, f.targets);
+    bp_batch batch = bp_batch_of_positions(MICRO_BATCHES, LENGTH, f.inputs, f.targets);
     bp_stage_step step = {.batch = &batch, .step = 1, .loss_weight = {1}};
     bp_stage_accumulate(f.stage, &step, whole, 0);
     batch.fit_rows = 1;
@@ -509,7 +509,7 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
     copy_values(&f);
     for (int t = 0; t <= 1024; t++)
         tokens[t] = (int32_t)((t * 7919LL) % shape.vocab_size);
-    bp_batch batch = bp_batch_of_places(1, 1024, tokens, tokens + 1);
+    bp_batch batch = bp_batch_of_positions(1, 1024, tokens, tokens + 1);
     bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &batch}, sum, count);
     bp_stage_step step = {.batch = &batch, .step = 1, .loss_weight = {1}};
     fill_gradients(&f, NAN);

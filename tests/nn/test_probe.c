@@ -80,7 +80,7 @@ static void what_blocks_compute_is_seen(void **state)
     witness seen = {.probe = {.see = see, .attention = true}, .rows = stages > 1 ? T : B * T};
     bp_config *config;
     bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
 
     (void)state;
     for (int i = 0; i < B * T; i++)
@@ -88,17 +88,20 @@ static void what_blocks_compute_is_seen(void **state)
     bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
     bp_test_expect(bp_config_set(config, "math.precision", "f32"), BP_OK);
     bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
-    bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &gpt, 7), BP_OK);
-    bp_test_perturb(((network_model *)lm)->network, 3, 0.3F);
-    bp_network_refresh(((network_model *)lm)->network);
-    bp_test_check_err(WORLD, lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, hidden), BP_OK);
-    lm->ops->set_probe(lm, &seen.probe);
-    bp_test_check_err(WORLD, lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, normed), BP_OK);
-    lm->ops->set_probe(lm, NULL);
+    bp_test_check_err(WORLD, bp_model_new(&model, mesh, config, &gpt, 7), BP_OK);
+    bp_test_perturb(((network_model *)model)->network, 3, 0.3F);
+    bp_network_refresh(((network_model *)model)->network);
+    bp_test_check_err(WORLD, model->ops->backbone(model, &batch, BP_MODEL_NO_DROPOUT, hidden),
+                      BP_OK);
+    model->ops->set_probe(model, &seen.probe);
+    bp_test_check_err(WORLD, model->ops->backbone(model, &batch, BP_MODEL_NO_DROPOUT, normed),
+                      BP_OK);
+    model->ops->set_probe(model, NULL);
 
     bool last = mesh->pipeline_rank == stages - 1;
-    const network_model *model = (const network_model *)lm;
-    int layers = model->network->block_count - (last ? 1 : 0) - (mesh->pipeline_rank == 0 ? 1 : 0);
+    const network_model *network = (const network_model *)model;
+    int layers =
+        network->network->block_count - (last ? 1 : 0) - (mesh->pipeline_rank == 0 ? 1 : 0);
     int pieces = stages == 1 ? 1 : B;
     bool right = seen.matrices == layers * B * HEADS / tensors && seen.wrong == 0 &&
                  seen.hidden == pieces * (layers + (mesh->pipeline_rank == 0 ? 1 : 0));
@@ -106,7 +109,7 @@ static void what_blocks_compute_is_seen(void **state)
         right = right && memcmp(hidden, normed, sizeof hidden) == 0;
     if (last &&
         stages == 1) { /* the model's hidden state is the norm of what the last layer left */
-        bp_lm_head_norm(network_head(model), normed, seen.last, B * T);
+        bp_lm_head_norm(network_head(network), normed, seen.last, B * T);
         right = right && memcmp(hidden, normed, sizeof hidden) == 0;
     }
     int64_t heads = 0;
@@ -114,7 +117,7 @@ static void what_blocks_compute_is_seen(void **state)
         heads += seen.heads[i / HEADS][i % HEADS];
     right = right && heads == (layers > 0 ? B * HEADS / tensors : 0);
     bp_test_check(WORLD, right);
-    bp_model_free(&lm);
+    bp_model_free(&model);
     bp_mesh_free(&mesh);
     bp_config_free(&config);
 }

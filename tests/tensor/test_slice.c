@@ -119,7 +119,7 @@ static void digest_of_parts_is_that_of_the_slice(void **state)
     }
 }
 
-static void digest_tells_places_apart(void **state)
+static void digest_tells_positions_apart(void **state)
 {
     float values[] = {1.0f, 2.0f, 0.0f, -0.0f};
     bp_slice slice = {.dims = 1, .shape = {4}, .extent = {4}};
@@ -174,7 +174,7 @@ int main(void)
         cmocka_unit_test(parts_cover_a_slice),
         cmocka_unit_test(digest_does_not_depend_on_the_cut),
         cmocka_unit_test(digest_of_parts_is_that_of_the_slice),
-        cmocka_unit_test(digest_tells_places_apart),
+        cmocka_unit_test(digest_tells_positions_apart),
         cmocka_unit_test(volume_is_checked),
         cmocka_unit_test(names_follow_the_rule),
     };

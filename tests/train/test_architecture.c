@@ -33,7 +33,7 @@ static bp_batch make_batch(int32_t *tokens, int64_t first, int64_t slots, int te
         tokens[i] = (int32_t)((at * at * 7 + 11 * at + 5 * text) % VOCABULARY);
         tokens[B * T + i] = (int32_t)((at * 13 + at * at + 3 * text) % VOCABULARY);
     }
-    return bp_batch_of_places(slots, T, tokens, tokens + B * T);
+    return bp_batch_of_positions(slots, T, tokens, tokens + B * T);
 }
 
 static void open_fixture(fixture *f, double clip)

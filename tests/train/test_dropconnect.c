@@ -64,7 +64,7 @@ static void clear(fixture *f)
 
 static bp_batch batch_of(fixture *f)
 {
-    return bp_batch_of_places(WINDOWS, LENGTH, f->tokens, f->tokens + 1);
+    return bp_batch_of_positions(WINDOWS, LENGTH, f->tokens, f->tokens + 1);
 }
 
 /* Step `step` from what the slices hold. */

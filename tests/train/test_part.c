@@ -70,8 +70,8 @@ static bp_batch batch_of(const fixture *f)
     int64_t first, count;
 
     bp_engine_slots(f->engine, &first, &count);
-    return bp_batch_of_places(count, LENGTH, f->tokens + first * LENGTH,
-                              f->tokens + 1 + first * LENGTH);
+    return bp_batch_of_positions(count, LENGTH, f->tokens + first * LENGTH,
+                                 f->tokens + 1 + first * LENGTH);
 }
 
 static const bp_param *find(const fixture *f, const char *name)
@@ -162,7 +162,7 @@ static void a_step_is_that_of_the_small_model(void **state)
                   one.loss == other.loss && fabs(one.grad_norm / other.grad_norm - 1) < 1e-12);
     bp_test_check(WORLD, for_each(&whole, &part, differs) == 0);
 
-    /* and as many places have changed as the part has with a gradient */
+    /* and as many positions have changed as the part has with a gradient */
     float *after = values_of(&whole);
     int64_t changed = 0;
     for (int64_t i = 0; i < bp_engine_network(whole.engine)->floats; i++)

@@ -58,7 +58,7 @@ static counted count_pieces(int layers, int ranks, int per_node)
     bp_network *network = NULL;
     bp_plan_slice *slices = bp_alloc("test.slices", MOST, sizeof *slices);
     int *counts = bp_alloc("test.counts", ranks, sizeof *counts);
-    int *places = bp_alloc("test.counts", ranks, sizeof *places);
+    int *positions = bp_alloc("test.counts", ranks, sizeof *positions);
     bp_manifest *manifest;
     counted out = {0};
     char *text;
@@ -69,7 +69,7 @@ static counted count_pieces(int layers, int ranks, int per_node)
     for (int rank = 0; rank < ranks; rank++)
         out.slices = add_slices(slices, out.slices, network, rank, ranks, rank / per_node);
     bp_test_expect(
-        bp_plan_make(&manifest, slices, out.slices, ranks, (int64_t)128 << 20, counts, places),
+        bp_plan_make(&manifest, slices, out.slices, ranks, (int64_t)128 << 20, counts, positions),
         BP_OK);
     manifest->state = json_object();
     bp_test_expect(bp_manifest_text(manifest, &text), BP_OK);
@@ -83,7 +83,7 @@ static counted count_pieces(int layers, int ranks, int per_node)
     bp_manifest_free(&manifest);
     bp_network_free(&network);
     bp_gemm_free(&nn.gemm);
-    bp_free(places);
+    bp_free(positions);
     bp_free(counts);
     bp_free(slices);
     return out;

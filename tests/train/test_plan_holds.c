@@ -110,7 +110,7 @@ static void train(bp_engine *engine, const training *t)
     bp_engine_slots(engine, &first, &slots);
     int64_t tokens = slots * T;
     int32_t *inputs = bp_alloc("test", 2 * tokens, sizeof *inputs), *targets = inputs + tokens;
-    bp_batch batch = bp_batch_of_places(slots, T, inputs, targets);
+    bp_batch batch = bp_batch_of_positions(slots, T, inputs, targets);
     for (int64_t i = 0; i < 2 * tokens; i++)
         inputs[i] = (int32_t)((first * T + i) * 7919 % t->shape.vocab_size);
     for (int64_t step = 1; step <= STEPS; step++) {
@@ -121,7 +121,7 @@ static void train(bp_engine *engine, const training *t)
         for (int k = 0; k < EVALUATIONS; k++) {
             int64_t length = draw(1, T), some = draw(1, t->spec.micro_batch);
 
-            bp_batch part = bp_batch_of_places(some, length, inputs, targets);
+            bp_batch part = bp_batch_of_positions(some, length, inputs, targets);
 
             bp_engine_evaluate(engine, &(bp_evaluation){.batch = &part}, sum, count);
             bp_test_check(WORLD, isfinite(sum[0]));

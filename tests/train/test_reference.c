@@ -250,7 +250,7 @@ static void every_probability_is_the_reference_s(void **state)
                 int32_t targets[LENGTH];
                 double sum[BP_TERMS], norm = 0;
                 int64_t count[BP_TERMS];
-                bp_batch one = bp_batch_of_places(1, LENGTH, f.inputs + b * LENGTH, targets);
+                bp_batch one = bp_batch_of_positions(1, LENGTH, f.inputs + b * LENGTH, targets);
                 const float *row = logits + (b * LENGTH + t) * V;
 
                 for (int k = 0; k < LENGTH; k++)
@@ -287,7 +287,7 @@ static void every_gradient_is_the_reference_s(void **state)
                               .async = async,
                               .gradients = f.stage->gradient,
                               .scratch = f.scratch};
-    bp_batch batch = bp_batch_of_places(SEQUENCES, LENGTH, f.inputs, f.targets);
+    bp_batch batch = bp_batch_of_positions(SEQUENCES, LENGTH, f.inputs, f.targets);
     bp_stage_step step = {.batch = &batch,
                           .step = 1,
                           .loss_weight = {(float)(1.0 / (SEQUENCES * LENGTH))},

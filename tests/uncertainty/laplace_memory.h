@@ -18,7 +18,7 @@ static void hold(bp_mesh_shape shape, int64_t tokens)
     int64_t planned = bp_laplace_bytes(&spec, &shape, V, C);
     bp_test_peak peak = bp_test_peak_begin();
     bp_test_check_err(WORLD,
-                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->model,
                                            bp_test_path("toy.h5"), &spec,
                                            bp_test_path("samples.h5"), NULL, &report),
                       BP_OK);

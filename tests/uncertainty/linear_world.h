@@ -54,7 +54,7 @@ static inline float weight_of(int64_t v, int64_t c)
 }
 
 typedef struct linear_lm {
-    bp_model lm;
+    bp_model model;
     const bp_mesh *mesh;
     float weights[V * C]; /* this rank's rows */
     bool broken;          /* states are not finite */
@@ -62,10 +62,10 @@ typedef struct linear_lm {
     int64_t batches;
 } linear_lm;
 
-static inline bp_err linear_backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass,
+static inline bp_err linear_backbone(bp_model *model, const bp_model_batch *batch, int64_t pass,
                                      float *hidden)
 {
-    linear_lm *self = (linear_lm *)lm;
+    linear_lm *self = (linear_lm *)model;
     bool last = self->mesh->pipeline_rank == self->mesh->pipeline_ranks - 1;
 
     assert_int_equal(pass, BP_MODEL_NO_DROPOUT);
@@ -83,11 +83,11 @@ static inline bp_err linear_backbone(bp_model *lm, const bp_model_batch *batch, 
     return BP_OK;
 }
 
-static inline void linear_logits(bp_model *lm, int64_t head, const float *hidden, int64_t rows,
+static inline void linear_logits(bp_model *model, int64_t head, const float *hidden, int64_t rows,
                                  float *logits)
 {
-    const linear_lm *self = (const linear_lm *)lm;
-    int64_t columns = lm->info.vocab_count;
+    const linear_lm *self = (const linear_lm *)model;
+    int64_t columns = model->info.vocab_count;
 
     assert_int_equal(head, 0);
     for (int64_t r = 0; r < rows; r++)
@@ -99,14 +99,14 @@ static inline void linear_logits(bp_model *lm, int64_t head, const float *hidden
         }
 }
 
-static inline const float *linear_weights(const bp_model *lm)
+static inline const float *linear_weights(const bp_model *model)
 {
-    return ((const linear_lm *)lm)->weights;
+    return ((const linear_lm *)model)->weights;
 }
 
-static inline void linear_free(bp_model *lm)
+static inline void linear_free(bp_model *model)
 {
-    bp_free(lm);
+    bp_free(model);
 }
 
 static inline linear_lm *linear_lm_new(const bp_mesh *mesh)
@@ -121,19 +121,19 @@ static inline linear_lm *linear_lm_new(const bp_mesh *mesh)
 
     assert_non_null(self);
     first = first < V ? first : V;
-    self->lm = (bp_model){.ops = &ops,
-                          .info = {.kind = "linear",
-                                   .statistics = 1,
-                                   .width = C,
-                                   .vocab_first = first,
-                                   .vocab_count = V - first < part ? V - first : part,
-                                   .context = 16,
-                                   .vocab_size = V,
-                                   .eod_id = EOD,
-                                   .tokenizer_hash = TOY_HASH_A,
-                                   .digest = "linear"}};
+    self->model = (bp_model){.ops = &ops,
+                             .info = {.kind = "linear",
+                                      .statistics = 1,
+                                      .width = C,
+                                      .vocab_first = first,
+                                      .vocab_count = V - first < part ? V - first : part,
+                                      .context = 16,
+                                      .vocab_size = V,
+                                      .eod_id = EOD,
+                                      .tokenizer_hash = TOY_HASH_A,
+                                      .digest = "linear"}};
     self->mesh = mesh;
-    for (int64_t v = 0; v < self->lm.info.vocab_count; v++)
+    for (int64_t v = 0; v < self->model.info.vocab_count; v++)
         for (int64_t c = 0; c < C; c++)
             self->weights[v * C + c] = weight_of(first + v, c);
     return self;

@@ -116,7 +116,7 @@ static int64_t fitted_factors(MPI_Comm comm, bp_mesh_shape shape, int64_t wanted
 
     world_open(&self, comm, shape);
     bp_test_check_err(
-        comm, laplace_factors_init(&factors, self.mesh, &self.model->lm, &text, &course), BP_OK);
+        comm, laplace_factors_init(&factors, self.mesh, &self.model->model, &text, &course), BP_OK);
     read_factor(output, factors.output, V);
     read_factor(input, factors.input, C);
     bp_bcast_bytes(output, V * V * sizeof *output, 0, self.mesh->compute);
@@ -181,17 +181,17 @@ static void corpus_without_ends_has_fewer_targets(void **state)
         (void)toy_write(&endless, "endless.h5");
     BP_MPI(MPI_Barrier(WORLD));
     world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
-    self.model->lm.info.eod_id = -1;
+    self.model->model.info.eod_id = -1;
     bp_test_check_err(WORLD,
-                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->model,
                                            bp_test_path("endless.h5"), &spec,
                                            bp_test_path("endless-fit.h5"), NULL, &report),
                       BP_OK);
     bp_test_check(WORLD, report.data_tokens == tokens && report.tokens == tokens - nonempty);
-    self.model->lm.info.eod_id =
+    self.model->model.info.eod_id =
         EOD; /* known to the model alone: it comes first, once, and never last */
     bp_test_check_err(WORLD,
-                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->model,
                                            bp_test_path("endless.h5"), &spec,
                                            bp_test_path("endless-fit2.h5"), NULL, &report),
                       BP_OK);
@@ -204,8 +204,8 @@ static void corpus_without_ends_has_fewer_targets(void **state)
 static bp_err fit(world *self, const bp_laplace_spec *spec, const char *name,
                   bp_laplace_report *report)
 {
-    return bp_laplace_fit_model(self->mesh, self->config, &self->model->lm, bp_test_path("toy.h5"),
-                                spec, bp_test_path(name), NULL, report);
+    return bp_laplace_fit_model(self->mesh, self->config, &self->model->model,
+                                bp_test_path("toy.h5"), spec, bp_test_path(name), NULL, report);
 }
 
 /* All samples of a file. */
@@ -411,17 +411,17 @@ static void what_can_not_be_fitted_is_refused(void **state)
 
     (void)state;
     world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
-    whole = self.model->lm.ops;
-    self.model->lm.ops = &plain;
+    whole = self.model->model.ops;
+    self.model->model.ops = &plain;
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_CONFIG);
     bp_test_message_has("[laplace.wrong_kind]");
-    self.model->lm.ops = whole;
-    self.model->lm.info.vocab_size = BP_LAPLACE_VOCAB_MAX + 1;
+    self.model->model.ops = whole;
+    self.model->model.info.vocab_size = BP_LAPLACE_VOCAB_MAX + 1;
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_CONFIG);
     bp_test_message_has("16384 ... [laplace.vocabulary_too_large]");
-    self.model->lm.info.vocab_size = V;
+    self.model->model.info.vocab_size = V;
     bp_test_check_err(WORLD,
-                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->model,
                                            bp_test_path("missing.h5"), &spec,
                                            bp_test_path("none.h5"), NULL, &report),
                       BP_ERR_INPUT);
@@ -456,9 +456,9 @@ static void corpus_without_a_token_is_refused(void **state)
         (void)toy_write(&empty, "empty.h5");
     BP_MPI(MPI_Barrier(WORLD));
     world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
-    self.model->lm.info.eod_id = -1; /* nothing precedes them */
+    self.model->model.info.eod_id = -1; /* nothing precedes them */
     bp_test_check_err(WORLD,
-                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->model,
                                            bp_test_path("empty.h5"), &spec, bp_test_path("none.h5"),
                                            NULL, &report),
                       BP_ERR_FORMAT);

@@ -37,8 +37,9 @@ static bp_err fit_recorded(world *self, const char *name, progress_record *recor
     bp_fit_listener listener = {.update = update, .context = record};
     bp_laplace_report report;
 
-    return bp_laplace_fit_model(self->mesh, self->config, &self->model->lm, bp_test_path("toy.h5"),
-                                &spec, bp_test_path(name), &listener, &report);
+    return bp_laplace_fit_model(self->mesh, self->config, &self->model->model,
+                                bp_test_path("toy.h5"), &spec, bp_test_path(name), &listener,
+                                &report);
 }
 
 static void all_steps_are_reported_on_the_first_rank(void **state)
@@ -86,7 +87,7 @@ static void fit_that_is_stopped_leaves_nothing(void **state)
     if (bp_comm_is_root(WORLD))
         self.model->signal_at = 1;
     bp_test_check_err(WORLD,
-                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->model,
                                            bp_test_path("toy.h5"), &spec,
                                            bp_test_path("stopped.h5"), NULL, &report),
                       BP_ERR_STOPPED);

@@ -24,19 +24,19 @@ int64_t explain_examples_find(const explain_examples *examples, int64_t document
 
 /* ---- weights of attention (weights.c) ---- */
 
-/** The most places of an example for attention flow, which takes T^2 maximum flows. */
-#define EXPLAIN_FLOW_PLACES 64
+/** The most positions of an example for attention flow, which takes T^2 maximum flows. */
+#define EXPLAIN_FLOW_POSITIONS 64
 /** Floats of explain_weights_of; 0 for a document without targets. */
 int64_t explain_weights_floats(const bp_explain_form *form);
 
 /** The weights of one kind of attention among these floats. */
 typedef struct explain_weights {
     bp_explain_attends of;
-    int64_t kept;         /* per query and head: all, or for a long document the largest */
-    int64_t values;       /* of.layers heads of.queries kept */
-    int64_t first;        /* keys are at floats + first, weights `values` after them */
-    const float *keys;    /* [of.layers][heads][of.queries][kept] places by descending weight, -1:
-                             no more */
+    int64_t kept;      /* per query and head: all, or for a long document the largest */
+    int64_t values;    /* of.layers heads of.queries kept */
+    int64_t first;     /* keys are at floats + first, weights `values` after them */
+    const float *keys; /* [of.layers][heads][of.queries][kept] positions by descending weight, -1:
+                          no more */
     const float *weights; /* the same shape */
 } explain_weights;
 /** All kinds, in the order of bp_explain_attentions, whose number it returns: the others have no
@@ -50,7 +50,7 @@ const float *explain_flow_in(const float *floats, const bp_explain_form *form);
  *
  * Collective: over mesh->model; floats are valid on all its ranks.
  * Errors:     BP_ERR_SYSTEM memory, those of the pass; the same on all ranks. */
-bp_err explain_weights_of(float *floats, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_weights_of(float *floats, bp_model *model, const bp_explain_settings *settings,
                           const bp_explained *document);
 
 /** flow[T][T]: the maximum flow from each place above the last layer to each input, through

@@ -46,12 +46,12 @@ static int64_t floats_of_weights(const bp_explain_form *form)
 
 int64_t explain_weights_floats(const bp_explain_form *form)
 {
-    return floats_of_weights(form) + (form->T <= EXPLAIN_FLOW_PLACES ? form->T * form->T : 0);
+    return floats_of_weights(form) + (form->T <= EXPLAIN_FLOW_POSITIONS ? form->T * form->T : 0);
 }
 
 const float *explain_flow_in(const float *floats, const bp_explain_form *form)
 {
-    return form->T <= EXPLAIN_FLOW_PLACES ? floats + floats_of_weights(form) : NULL;
+    return form->T <= EXPLAIN_FLOW_POSITIONS ? floats + floats_of_weights(form) : NULL;
 }
 
 /* ---- the pass ---- */
@@ -116,27 +116,27 @@ static void keep(bp_probe *probe, const bp_probed *seen)
     }
 }
 
-static bp_err pass(keeper *self, bp_model *lm, const bp_explained *document)
+static bp_err pass(keeper *self, bp_model *model, const bp_explained *document)
 {
     int32_t *targets = bp_alloc("explain.weights", document->T, sizeof *targets), source_length;
     bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
     float *values = bp_alloc("explain.weights", document->T, sizeof *values);
     bp_err err;
 
-    lm->ops->set_probe(lm, &self->probe);
-    err = bp_model_score(lm, &batch, values);
-    lm->ops->set_probe(lm, NULL);
+    model->ops->set_probe(model, &self->probe);
+    err = bp_model_score(model, &batch, values);
+    model->ops->set_probe(model, NULL);
     bp_free(values);
     bp_free(targets);
     return err;
 }
 
-bp_err explain_weights_of(float *floats, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_weights_of(float *floats, bp_model *model, const bp_explain_settings *settings,
                           const bp_explained *document)
 {
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     int64_t T = form.T, values = floats_of_weights(&form),
-            cells = T <= EXPLAIN_FLOW_PLACES ? form.layers * T * T : 0,
+            cells = T <= EXPLAIN_FLOW_POSITIONS ? form.layers * T * T : 0,
             most = values > cells ? values : cells;
     keeper self = {.probe = {.see = keep, .attention = true},
                    .settings = settings,
@@ -152,7 +152,7 @@ bp_err explain_weights_of(float *floats, bp_model *lm, const bp_explain_settings
     self.count = explain_weights_in(self.kinds, NULL, &form);
     memset(floats, 0, (size_t)explain_weights_floats(&form) * sizeof *floats);
     if (err == BP_OK)
-        err = pass(&self, lm, document);
+        err = pass(&self, model, document);
     if (err == BP_OK) {
         bp_all_sum(floats, values, scratch, settings->group);
         bp_all_sum(self.mean, cells, scratch, settings->group);

@@ -43,7 +43,7 @@ typedef struct watcher {
 /* Row i of the weights of a head; a causal model's first query has no choice. */
 static void add_row(const gaze *self, const float *row, int64_t i, double *sums, int64_t stride)
 {
-    int64_t seen = self->causal ? i + 1 : self->keys; /* weights of later places are 0 */
+    int64_t seen = self->causal ? i + 1 : self->keys; /* weights of later positions are 0 */
     double entropy = 0, separators = 0, distance = 0, induction = 0;
 
     for (int64_t j = 0; j < seen; j++) {
@@ -205,7 +205,7 @@ static bp_err allocate(watcher *self, double **work, float **scratch)
                : bp_fail_memory("weights of attention", 2 * most, sizeof(float));
 }
 
-static bp_err watch_pass(watcher *self, bp_model *lm, float *scratch)
+static bp_err watch_pass(watcher *self, bp_model *model, float *scratch)
 {
     int64_t T = self->document->T;
     int32_t *targets = bp_alloc("explain.attention", T, sizeof *targets), source_length;
@@ -213,9 +213,9 @@ static bp_err watch_pass(watcher *self, bp_model *lm, float *scratch)
     float *values = bp_alloc("explain.attention", T, sizeof *values);
     bp_err err;
 
-    lm->ops->set_probe(lm, &self->probe);
-    err = bp_model_score(lm, &batch, values);
-    lm->ops->set_probe(lm, NULL);
+    model->ops->set_probe(model, &self->probe);
+    err = bp_model_score(model, &batch, values);
+    model->ops->set_probe(model, NULL);
     bp_free(values);
     bp_free(targets);
     for (int g = 0; g < self->count && err == BP_OK; g++) {
@@ -253,11 +253,11 @@ static bp_err put(const watcher *self, const gaze *at, float *const *to, double 
     return err;
 }
 
-/* The places of the arrays of each gaze. */
+/* The positions of the arrays of each gaze. */
 static const int FIRST_ARRAY[GAZES] = {0, STATISTICS + 2, 2 * (STATISTICS + 2)};
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     watcher self = {.probe = {.see = watch, .attention = true},
@@ -273,7 +273,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     for (int g = 0; g < self.count && err == BP_OK; g++)
         look_at_tokens(&self, &self.gazes[g]);
     if (err == BP_OK)
-        err = watch_pass(&self, lm, scratch);
+        err = watch_pass(&self, model, scratch);
     for (int g = 0; g < self.count && err == BP_OK; g++)
         err = put(&self, &self.gazes[g], to + FIRST_ARRAY[g], work);
     bp_free(scratch);
@@ -336,8 +336,8 @@ static const char *lacks(const bp_model_info *info)
 const bp_explain_method bp_explain_attention = {
     .name = "attention",
     .help = "is where heads look, and what attention passes on through all layers",
-    .arrays = {OF_A_TEXT("", BP_EXPLAIN_BY_PLACES, BP_EXPLAIN_BY_HEAD, BP_EXPLAIN_BY_DOCUMENT),
-               OF_A_TEXT("encoder_", BP_EXPLAIN_BY_SOURCE_PLACES, BP_EXPLAIN_BY_SOURCE_HEAD,
+    .arrays = {OF_A_TEXT("", BP_EXPLAIN_BY_POSITIONS, BP_EXPLAIN_BY_HEAD, BP_EXPLAIN_BY_DOCUMENT),
+               OF_A_TEXT("encoder_", BP_EXPLAIN_BY_SOURCE_POSITIONS, BP_EXPLAIN_BY_SOURCE_HEAD,
                          BP_EXPLAIN_BY_PAIR),
                {"cross_entropy", BP_EXPLAIN_BY_CROSS_HEAD},
                {"cross_first", BP_EXPLAIN_BY_CROSS_HEAD},

@@ -28,12 +28,12 @@ static prediction prediction_of(const bp_model_info *info)
 /* ---- a document ---- */
 
 /* ln p of each class of the text, or its value. */
-static bp_err predict_text(bp_model *lm, const bp_explain_settings *settings,
+static bp_err predict_text(bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document, double *out)
 {
     explain_variants variants;
 
-    explain_variants_begin(&variants, lm, settings, document, 0, false);
+    explain_variants_begin(&variants, model, settings, document, 0, false);
     variants.out = out;
     explain_variants_replace(&variants, document->inputs);
     return explain_variants_end(&variants);
@@ -49,7 +49,7 @@ static int64_t best_of(const float *row, int64_t count)
 }
 
 /* The targets with a known label, and those whose label is what the model prefers. */
-static bp_err predict_parts(bp_model *lm, const bp_explain_settings *settings,
+static bp_err predict_parts(bp_model *model, const bp_explain_settings *settings,
                             const bp_explained *document, float *labelled, float *right)
 {
     int32_t *targets = bp_alloc("explain.sets", document->T, sizeof *targets), source_length;
@@ -62,11 +62,12 @@ static bp_err predict_parts(bp_model *lm, const bp_explain_settings *settings,
         log_p ? BP_OK : bp_fail_memory("probabilities of tags", rows * columns, sizeof *log_p));
 
     if (err == BP_OK)
-        err = bp_model_distribution(lm, &batch, log_p, NULL);
+        err = bp_model_distribution(model, &batch, log_p, NULL);
     if (err == BP_OK)
         bp_explain_look(settings, log_p, rows * columns);
     for (int64_t k = 0; k < document->K && err == BP_OK; k++) {
-        bool again = k > 0 && document->places[k] == document->places[k - 1]; /* another outcome */
+        bool again =
+            k > 0 && document->positions[k] == document->positions[k - 1]; /* another outcome */
 
         row += !again;
         if (again || document->labels[k] < 0)
@@ -79,8 +80,8 @@ static bp_err predict_parts(bp_model *lm, const bp_explain_settings *settings,
     return err;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
     prediction of = prediction_of(settings->info);
@@ -91,8 +92,8 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     to[SET][0] = (float)document->set;
     to[LABEL][0] = to[PREFERRED][0] = NAN;
     to[LABELLED][0] = to[RIGHT][0] = 0;
-    err = of == OF_PARTS ? predict_parts(lm, settings, document, to[LABELLED], to[RIGHT])
-                         : predict_text(lm, settings, document, log_p);
+    err = of == OF_PARTS ? predict_parts(model, settings, document, to[LABELLED], to[RIGHT])
+                         : predict_text(model, settings, document, log_p);
     for (int64_t v = 0; of == OF_CLASS && v < form.outcomes && err == BP_OK; v++) {
         to[LOG_P][v] = (float)log_p[v];
         best = log_p[v] > log_p[best] ? v : best;
@@ -158,7 +159,7 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
     (void)json_object_set_new(
         figures, "whole",
         json_boolean(
-            bp_task_kind_of(&settings->info->task)->over_places)); /* or nothing is right */
+            bp_task_kind_of(&settings->info->task)->over_positions)); /* or nothing is right */
     if (document->K == 0 || at[SET][0] < 0)
         return;
     list = list_of(figures, document->set);

@@ -33,7 +33,7 @@ enum {
 };
 
 typedef struct counterfactual {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     int64_t k;         /* the target */
@@ -48,8 +48,9 @@ static bp_err find_target(counterfactual *self)
     const bp_task_shape *task = &self->settings->info->task;
     const bp_task_kind *kind = bp_task_kind_of(task);
 
-    if (self->document->S > 0 || (bp_task_has_head(task) && (kind->at_words || kind->over_places)))
-        return explain_edit_target(&self->k, self->lm, self->settings, self->document);
+    if (self->document->S > 0 ||
+        (bp_task_has_head(task) && (kind->at_words || kind->over_positions)))
+        return explain_edit_target(&self->k, self->model, self->settings, self->document);
     self->k = explain_variants_at_once(self->settings, self->document) ? 0 : self->document->K - 1;
     return BP_OK;
 }
@@ -79,13 +80,13 @@ static bp_err run_flips(const counterfactual *self, const explain_flips *flips, 
     const explain_text whole = {
         self->text.of_source ? self->document->sources : self->document->inputs,
         self->text.of_source ? self->document->S : self->document->T, self->text.of_source};
-    int64_t count = flips->places * flips->each, row = 0;
+    int64_t count = flips->positions * flips->each, row = 0;
     int32_t *tokens = bp_alloc("explain.flips", whole.count, sizeof *tokens);
     explain_variants variants;
     double *all;
     bp_err err;
 
-    explain_variants_begin(&variants, self->lm, self->settings, self->document, self->k, true);
+    explain_variants_begin(&variants, self->model, self->settings, self->document, self->k, true);
     all = variants.out = bp_alloc("explain.flips", (count + 1) * variants.outcomes, sizeof *all);
     explain_variants_replace(&variants, whole.tokens);
     for (int64_t t = 0; t < whole.count; t++)
@@ -110,7 +111,7 @@ static bp_err run_flips(const counterfactual *self, const explain_flips *flips, 
 static void put_side(float *const *to, const explain_flips *flips, const double *values,
                      int64_t room)
 {
-    int64_t count = flips ? flips->places * flips->each : 0;
+    int64_t count = flips ? flips->positions * flips->each : 0;
 
     for (int64_t i = 0; i < room; i++) {
         bool there = i < count && flips->token[i] >= 0;
@@ -123,7 +124,7 @@ static void put_side(float *const *to, const explain_flips *flips, const double 
 
 static void put_flips(counterfactual *self, const explain_flips *flips, const double *values)
 {
-    int64_t count = flips->places * flips->each, pairs = 0, each = self->settings->keys->flips;
+    int64_t count = flips->positions * flips->each, pairs = 0, each = self->settings->keys->flips;
     double *x = bp_alloc("explain.flips", 2 * count, sizeof *x), *y = x + count;
     bool of_source = self->text.of_source;
 
@@ -150,14 +151,14 @@ static bp_err find_flips(counterfactual *self)
     bp_err err = bp_agree(self->settings->group, bp_explain_batch_new(&batch, self->settings));
 
     explain_flips_init(&flips, self->text.count, self->settings->keys->flips);
-    values = bp_alloc("explain.flips", 1 + flips.places * flips.each, sizeof *values);
+    values = bp_alloc("explain.flips", 1 + flips.positions * flips.each, sizeof *values);
     if (err == BP_OK) {
         bp_explain_batch_set(&batch, self->document, 0, self->k, T);
-        err = self->lm->ops->differentiate(self->lm, &batch.batch, batch.gradients,
-                                           batch.source_gradients);
+        err = self->model->ops->differentiate(self->model, &batch.batch, batch.gradients,
+                                              batch.source_gradients);
     }
     if (err == BP_OK)
-        err = explain_flips_find(&flips, self->lm, self->settings, &self->text,
+        err = explain_flips_find(&flips, self->model, self->settings, &self->text,
                                  of_source ? batch.source_gradients : batch.gradients, stays, self);
     if (err == BP_OK)
         err = run_flips(self, &flips, values);
@@ -191,23 +192,23 @@ static void put_edit(counterfactual *self, const explain_edit *edit)
     }
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
-    counterfactual self = {.lm = lm, .settings = settings, .document = document, .to = to};
+    counterfactual self = {.model = model, .settings = settings, .document = document, .to = to};
     explain_edit edit;
     bp_err err;
 
     err = find_target(&self);
     if (err == BP_OK)
-        err = explain_edit_find(&edit, lm, settings, document, self.k);
+        err = explain_edit_find(&edit, model, settings, document, self.k);
     if (err != BP_OK)
         return err;
     put_edit(&self, &edit);
     find_class(&self, &edit);
     self.text = explain_text_of(settings, document, self.k);
     self.to[TARGET][0] = (float)document->targets[self.k];
-    self.to[PLACE][0] = (float)document->places[self.k];
+    self.to[PLACE][0] = (float)document->positions[self.k];
     return find_flips(&self);
 }
 

@@ -1,5 +1,5 @@
 /* Non-negative factors of a document's MLP activations, each a set of neurons active at the same
- * places. Called through the table of methods; Ecco (Alammar 2021) shows such factors. */
+ * positions. Called through the table of methods; Ecco (Alammar 2021) shows such factors. */
 #include "explain/maps/factorise.h"
 #include "explain/states/collection.h"
 
@@ -148,7 +148,7 @@ static bp_err factorise(factors *self)
     return err;
 }
 
-/* Places, factors, residual, tokens, W, H. */
+/* Positions, factors, residual, tokens, W, H. */
 static void add(const factors *self, const bp_explained *document, bp_buffer *out)
 {
     const int32_t sizes[] = {(int32_t)self->T, (int32_t)self->k};
@@ -181,7 +181,7 @@ static void clear(factors *self)
     bp_free(self->layers);
 }
 
-static bp_err collect(bp_model *lm, const bp_explain_settings *settings,
+static bp_err collect(bp_model *model, const bp_explain_settings *settings,
                       const bp_explained *document, bp_buffer *out)
 {
     int64_t T = document->T, k = settings->keys->factors;
@@ -191,7 +191,7 @@ static bp_err collect(bp_model *lm, const bp_explain_settings *settings,
     find_layers(&self);
     err = bp_agree(settings->group, allocate(&self));
     if (err == BP_OK)
-        err = bp_explain_coefficients(lm, settings, document, self.coefficients);
+        err = bp_explain_coefficients(model, settings, document, self.coefficients);
     if (err == BP_OK)
         err = factorise(&self);
     if (err == BP_OK && out)
@@ -309,7 +309,7 @@ static int64_t floats_of(const bp_explain_sizes *sizes)
            8 * sizes->factors * sizes->layers * (sizes->keys + sizes->T);
 }
 
-/* Factors of a pair would mix the places of both texts. */
+/* Factors of a pair would mix the positions of both texts. */
 static const char *lacks(const bp_model_info *info)
 {
     return info->reads_source ? "its predictions have two texts" : bp_explain_lacks_keys(info);

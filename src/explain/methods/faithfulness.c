@@ -20,7 +20,7 @@ static const char *const SIDE[SIDES] = {"comprehensiveness", "sufficiency"};
 #define RANDOM "random"
 
 typedef struct curves {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     float *const *to;
@@ -39,14 +39,14 @@ static int64_t rows_of(const bp_explain_settings *settings)
 /* ---- orders ---- */
 
 /* The value of a matrix by place for input t and target k: its row for the place that the head
- * reads; for a head that reads the mean of all places, the mean of their rows. */
+ * reads; for a head that reads the mean of all positions, the mean of their rows. */
 static double look_of(const curves *self, const float *values, int64_t k, int64_t t)
 {
     const bp_task_shape *task = &self->settings->info->task;
-    int64_t T = self->document->T, first = self->document->places[k], count = 1;
+    int64_t T = self->document->T, first = self->document->positions[k], count = 1;
     double sum = 0;
 
-    if (bp_task_has_head(task) && bp_task_kind_of(task)->over_places)
+    if (bp_task_has_head(task) && bp_task_kind_of(task)->over_positions)
         first = self->document->targets[k];
     if (bp_task_has_head(task) && task->pool == BP_POOL_LAST)
         first = T - 1;
@@ -151,7 +151,7 @@ static bp_err run_target(curves *self, int64_t k)
     explain_variants variants;
     bp_err err;
 
-    explain_variants_begin(&variants, self->lm, self->settings, self->document, k, false);
+    explain_variants_begin(&variants, self->model, self->settings, self->document, k, false);
     variants.out = self->values;
     explain_variants_replace(&variants, self->document->inputs);
     for (int64_t row = 0; row < rows_of(self->settings); row++) {
@@ -170,12 +170,12 @@ static bp_err run_target(curves *self, int64_t k)
     return err;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
     int64_t T = document->T, rows = rows_of(settings), texts = 1 + rows * SIDES * BP_EXPLAIN_SHARES;
-    curves self = {.lm = lm,
+    curves self = {.model = model,
                    .settings = settings,
                    .document = document,
                    .to = to,

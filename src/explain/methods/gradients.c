@@ -45,7 +45,7 @@ static void take_both(float *const *to, int64_t cell, const float *g, const floa
 /* The state of a document: windows (k, j) of target k and, with foils, of each of its foils, one
  * after another. With foils, a row of results is the difference between target and foil. */
 typedef struct differentiation {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     int64_t foils;
@@ -67,12 +67,12 @@ static bp_err run_batch(differentiation *self, int64_t first, int64_t count, int
 
         bp_explain_batch_set(batch, document, w, k, length);
         if (foil > 0)
-            batch->targets[w * length + document->places[k]] =
+            batch->targets[w * length + document->positions[k]] =
                 document->foils[k * self->foils + foil - 1];
     }
     batch->batch.alike = document->hides < 0 ? 1 : 0;
-    return self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
-                                        batch->source_gradients);
+    return self->model->ops->differentiate(self->model, &batch->batch, batch->gradients,
+                                           batch->source_gradients);
 }
 
 /* g = kept - g */
@@ -140,7 +140,7 @@ static bp_err run(differentiation *self)
 {
     const bp_explain_settings *settings = self->settings;
     int64_t windows = self->document->K * (1 + self->foils);
-    bp_err err = bp_explain_vectors_of(&self->vectors, self->lm, settings, self->document);
+    bp_err err = bp_explain_vectors_of(&self->vectors, self->model, settings, self->document);
 
     if (err == BP_OK)
         err = bp_agree(settings->group, allocate(self));
@@ -172,10 +172,10 @@ static bp_err run_contrasted(differentiation *self, float *const *to)
     return run(self);
 }
 
-static bp_err run_saliency(bp_model *lm, const bp_explain_settings *settings,
+static bp_err run_saliency(bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document, float *const *to)
 {
-    differentiation self = {.lm = lm,
+    differentiation self = {.model = model,
                             .settings = settings,
                             .document = document,
                             .take = take_saliency,
@@ -185,10 +185,10 @@ static bp_err run_saliency(bp_model *lm, const bp_explain_settings *settings,
     return run(&self);
 }
 
-static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
+static bp_err run_product(bp_model *model, const bp_explain_settings *settings,
                           const bp_explained *document, float *const *to)
 {
-    differentiation self = {.lm = lm,
+    differentiation self = {.model = model,
                             .settings = settings,
                             .document = document,
                             .take = take_product,
@@ -198,10 +198,10 @@ static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
     return run(&self);
 }
 
-static bp_err run_contrast(bp_model *lm, const bp_explain_settings *settings,
+static bp_err run_contrast(bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document, float *const *to)
 {
-    differentiation self = {.lm = lm,
+    differentiation self = {.model = model,
                             .settings = settings,
                             .document = document,
                             .take = take_both,

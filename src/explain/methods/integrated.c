@@ -47,14 +47,14 @@ static void gauss_legendre(int64_t n, double *alpha, double *weight)
 /* ---- targets ---- */
 
 typedef struct path {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     bp_explain_vectors vectors;
     bp_explain_batch batch;
     double *alpha, *weight; /* [steps] */
     /* [capacity of the batch][E] of weighted gradients of targets [first, first + count): each has
-     * `length` inputs, and the places of the source */
+     * `length` inputs, and the positions of the source */
     double *sums, *source_sums;
     int64_t first, count, length;
 } path;
@@ -91,8 +91,8 @@ static bp_err score_ends(path *self, int64_t k, double ends[2])
 
     for (int end = 0; end < 2 && err == BP_OK; end++) { /* one document may fill a batch */
         set_window(self, 0, k, bp_explain_length(self->settings, self->document, k), end);
-        err = bp_model_score(self->lm, &self->batch.batch, self->batch.values);
-        ends[end] = (double)self->batch.values[self->document->places[k]];
+        err = bp_model_score(self->model, &self->batch.batch, self->batch.values);
+        ends[end] = (double)self->batch.values[self->document->positions[k]];
     }
     return err;
 }
@@ -113,8 +113,8 @@ static bp_err run_steps(path *self, int64_t step, int64_t steps)
         set_window(self, w, self->first + w / steps, self->length, self->alpha[step + w % steps]);
     batch->batch.alike = self->count > 1 ? steps : 0;
     if (err == BP_OK)
-        err = self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
-                                           batch->source_gradients);
+        err = self->model->ops->differentiate(self->model, &batch->batch, batch->gradients,
+                                              batch->source_gradients);
     return err;
 }
 
@@ -144,7 +144,7 @@ static bp_err integrate(path *self)
     return err;
 }
 
-/* Attributions of `count` inputs, or places of the source; their sum. */
+/* Attributions of `count` inputs, or positions of the source; their sum. */
 static double attribute(float *to, const float *own, const float *base, const double *sums,
                         int64_t count, int64_t E)
 {
@@ -224,14 +224,14 @@ static bp_err open_path(path *self)
     return err;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
-    path self = {.lm = lm, .settings = settings, .document = document};
+    path self = {.model = model, .settings = settings, .document = document};
     bp_err err = bp_agree(settings->group, open_path(&self));
 
     if (err == BP_OK)
-        err = bp_explain_vectors_of(&self.vectors, lm, settings, document);
+        err = bp_explain_vectors_of(&self.vectors, model, settings, document);
     for (int64_t k = 0; k < document->K && err == BP_OK; k += self.count)
         err = explain_targets(&self, k, to);
     bp_free(self.source_sums);

@@ -13,7 +13,7 @@
 enum { RANK, RANK_BEST, LOGPROB, LOGPROB_BEST, ENTROPY, KL, KL_CLIPPED, LAYER_ARRAYS };
 
 typedef struct lens {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     int64_t L1, C, V; /* layers and the embedding, width, outcomes */
@@ -31,14 +31,14 @@ static void find_logits(lens *self, int64_t l, int64_t first, int64_t count)
 {
     const bp_model_info *info = self->settings->info;
     int64_t T = self->document->T;
-    const int32_t *places = self->document->places + first;
+    const int32_t *positions = self->document->positions + first;
 
     memset(self->logits, 0, (size_t)(count * self->V) * sizeof *self->logits);
     if (self->settings->last) {
         for (int64_t r = 0; r < count; r++)
-            memcpy(self->rows + r * self->C, self->states + (l * T + places[r]) * self->C,
+            memcpy(self->rows + r * self->C, self->states + (l * T + positions[r]) * self->C,
                    (size_t)self->C * sizeof *self->rows);
-        self->lm->ops->logits(self->lm, 0, self->rows, count, self->part);
+        self->model->ops->logits(self->model, 0, self->rows, count, self->part);
         for (int64_t r = 0; r < count; r++)
             memcpy(self->logits + r * self->V + info->vocab_first,
                    self->part + r * info->vocab_count,
@@ -161,18 +161,18 @@ static bp_err find_states(lens *self, int64_t k)
 
     memcpy(inputs, document->inputs, (size_t)T * sizeof *inputs);
     if (document->hides >= 0)
-        inputs[document->places[k]] = (int32_t)document->hides;
+        inputs[document->positions[k]] = (int32_t)document->hides;
     batch.inputs = inputs;
-    err = self->lm->ops->layers(self->lm, &batch, self->states);
+    err = self->model->ops->layers(self->model, &batch, self->states);
     bp_free(targets);
     return err;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     int64_t K = document->K, count, together = document->hides >= 0 ? 1 : PLACES;
-    lens self = {.lm = lm,
+    lens self = {.model = model,
                  .settings = settings,
                  .document = document,
                  .L1 = settings->info->layers + 1,

@@ -1,6 +1,6 @@
-/* MLPs as key-value memories: the places of the corpus with the largest coefficients of each key,
- * the prediction of its value, and whether it agrees with the next tokens at these places. Geva et
- * al. 2021, "Transformer Feed-Forward Layers Are Key-Value Memories". */
+/* MLPs as key-value memories: the positions of the corpus with the largest coefficients of each
+ * key, the prediction of its value, and whether it agrees with the next tokens at these positions.
+ * Geva et al. 2021, "Transformer Feed-Forward Layers Are Key-Value Memories". */
 #include "explain/states/memories.h"
 
 #include "base/mem.h"
@@ -36,7 +36,7 @@ static void add_coefficient(const bp_explain_settings *settings, const bp_trigge
         bp_buffer_add(out, &one, sizeof one);
 }
 
-/* The places that this rank's documents do not exclude yet. */
+/* The positions that this rank's documents do not exclude yet. */
 static void add_records(const bp_explain_settings *settings, const bp_explained *document,
                         const float *coefficients, bp_buffer *out)
 {
@@ -61,7 +61,7 @@ static void add_records(const bp_explain_settings *settings, const bp_explained 
     bp_memory_form_clear(&form);
 }
 
-static bp_err collect(bp_model *lm, const bp_explain_settings *settings,
+static bp_err collect(bp_model *model, const bp_explain_settings *settings,
                       const bp_explained *document, bp_buffer *out)
 {
     int64_t floats = settings->info->layers * document->T * settings->info->keys;
@@ -71,7 +71,7 @@ static bp_err collect(bp_model *lm, const bp_explain_settings *settings,
         coefficients ? BP_OK : bp_fail_memory("coefficients of keys", floats, sizeof(float)));
 
     if (err == BP_OK)
-        err = bp_explain_coefficients(lm, settings, document, coefficients);
+        err = bp_explain_coefficients(model, settings, document, coefficients);
     if (err == BP_OK && out)
         add_records(settings, document, coefficients, out);
     bp_free(coefficients);
@@ -253,7 +253,7 @@ static bp_err allocate(writer *self)
     self->ranks = bp_try_alloc("explain.memories", cells, sizeof *self->ranks);
     return self->numbers && self->values && self->value && self->ranks
                ? BP_OK
-               : bp_fail_memory("places of keys", cells, sizeof(int64_t));
+               : bp_fail_memory("positions of keys", cells, sizeof(int64_t));
 }
 
 static bp_err merge(const bp_explain_collection *all, bp_h5 *h5, json_t *figures)
@@ -298,13 +298,13 @@ static const char *lacks(const bp_model_info *info)
                                               : bp_explain_lacks_keys(info);
 }
 
-/* Coefficients and what sums them, values with their logits, and the lists of places. */
+/* Coefficients and what sums them, values with their logits, and the lists of positions. */
 static int64_t floats_of(const bp_explain_sizes *sizes)
 {
-    int64_t places = 4 * sizes->layers * sizes->keys * (2 * sizes->triggers + 1);
+    int64_t positions = 4 * sizes->layers * sizes->keys * (2 * sizes->triggers + 1);
 
     return 2 * sizes->layers * sizes->T * sizes->keys + BP_MEMORY_KEYS * (3 * sizes->V + sizes->C) +
-           2 * places;
+           2 * positions;
 }
 
 static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
@@ -318,7 +318,7 @@ static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 const bp_explain_method bp_explain_memories = {
     .name = "memories",
     .backward = true,
-    .help = "is which places set off each key of an MLP, and what its value predicts",
+    .help = "is which positions set off each key of an MLP, and what its value predicts",
     .lacks = lacks,
     .collect = collect,
     .merge = merge,

@@ -236,7 +236,7 @@ static bp_err check_states(const projection *self, int64_t at)
                            "numbers overflow: explain an earlier checkpoint, or leave projection "
                            "out of explain.methods",
                            self->settings->layers[at], (int)self->points.documents[point],
-                           (int)self->points.places[point], self->settings->keys->model);
+                           (int)self->points.positions[point], self->settings->keys->model);
     }
     return BP_OK;
 }

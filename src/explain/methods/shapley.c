@@ -124,7 +124,7 @@ static void take_target(const values *self, explain_sets *sets, int64_t k, bool 
     bp_free(phi);
 }
 
-static bp_err run_target(const values *self, bp_model *lm, int64_t k)
+static bp_err run_target(const values *self, bp_model *model, int64_t k)
 {
     const bp_explain_settings *settings = self->settings;
     int64_t M =
@@ -141,7 +141,7 @@ static bp_err run_target(const values *self, bp_model *lm, int64_t k)
     else if (err == BP_OK)
         explain_shapley_draw(&sets.masks, &key);
     if (err == BP_OK)
-        err = explain_sets_run(&sets, lm, settings, self->document, self->features, k);
+        err = explain_sets_run(&sets, model, settings, self->document, self->features, k);
     for (int64_t end = explain_sets_next(settings, self->document, k); k < end && err == BP_OK; k++)
         take_target(self, &sets, k, all);
     if (err == BP_OK && !all)
@@ -152,8 +152,8 @@ static bp_err run_target(const values *self, bp_model *lm, int64_t k)
     return err;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     explain_features features;
     values self = {to, settings, document, &features};
@@ -165,7 +165,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     to[REMOVED][0] = to[SETS][0] = NAN;
     for (int64_t k = 0; k < document->K && err == BP_OK;
          k = explain_sets_next(settings, document, k))
-        err = run_target(&self, lm, k);
+        err = run_target(&self, model, k);
     explain_features_clear(&features);
     return err;
 }

@@ -1,4 +1,4 @@
-/* The sources of a prediction: the places of a datastore whose contexts, or the documents whose
+/* The sources of a prediction: the positions of a datastore whose contexts, or the documents whose
  * vectors, are nearest to it. Khandelwal et al. 2020, "Generalization through Memorization: Nearest
  * Neighbor Language Models". */
 #include "explain/nearest/nearest.h"
@@ -7,13 +7,13 @@
 
 enum { DOCUMENT, PLACE, DISTANCE };
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
     int64_t count = form.K * form.neighbours;
     explain_near *found = bp_alloc("explain.nearest", count, sizeof *found);
-    bp_err err = explain_nearest_find(settings->nearest, lm, settings, document, found);
+    bp_err err = explain_nearest_find(settings->nearest, model, settings, document, found);
 
     for (int64_t i = 0; i < count && err == BP_OK; i++) {
         to[DOCUMENT][i] = (float)found[i].document;

@@ -24,7 +24,7 @@ static void fit_target(float *const *to, explain_sets *sets, const bp_explain_se
 }
 
 /* Target k, or all. */
-static bp_err run_target(float *const *to, bp_model *lm, const bp_explain_settings *settings,
+static bp_err run_target(float *const *to, bp_model *model, const bp_explain_settings *settings,
                          const bp_explained *document, const explain_features *features, int64_t k)
 {
     bp_rng_key key = explain_sets_key(settings, document, k);
@@ -34,7 +34,7 @@ static bp_err run_target(float *const *to, bp_model *lm, const bp_explain_settin
 
     if (err == BP_OK) {
         explain_surrogate_draw(&sets.masks, &key);
-        err = explain_sets_run(&sets, lm, settings, document, features, k);
+        err = explain_sets_run(&sets, model, settings, document, features, k);
     }
     for (int64_t end = explain_sets_next(settings, document, k); k < end && err == BP_OK; k++)
         fit_target(to, &sets, settings, document, features, k);
@@ -42,8 +42,8 @@ static bp_err run_target(float *const *to, bp_model *lm, const bp_explain_settin
     return err;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *const *to)
+static bp_err run(bp_model *model, const bp_explain_settings *settings,
+                  const bp_explained *document, float *const *to)
 {
     explain_features features;
     bp_err err = BP_OK;
@@ -52,7 +52,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     explain_features_write(to[FEATURE], to[OF_SOURCE], &features, document->T);
     for (int64_t k = 0; k < document->K && err == BP_OK;
          k = explain_sets_next(settings, document, k))
-        err = run_target(to, lm, settings, document, &features, k);
+        err = run_target(to, model, settings, document, &features, k);
     explain_features_clear(&features);
     return err;
 }

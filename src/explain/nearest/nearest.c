@@ -66,10 +66,10 @@ static bp_err read_starts(explain_nearest *self)
                          self->path);
 }
 
-static bp_err open_store(explain_nearest *self, const bp_model *lm)
+static bp_err open_store(explain_nearest *self, const bp_model *model)
 {
     const bp_datastore_spec spec = {
-        .path = self->path, .model = &lm->info, .memory_bytes = EXPLAIN_NEAREST_BYTES};
+        .path = self->path, .model = &model->info, .memory_bytes = EXPLAIN_NEAREST_BYTES};
     bp_err err = bp_datastore_open(&self->store, self->mesh->compute, self->mesh->model, &spec);
 
     if (err != BP_OK)
@@ -87,18 +87,18 @@ static explain_near near_of(const explain_nearest *self, const bp_neighbour *one
 }
 
 /* Keys of targets [first, first + count), which one batch predicts. */
-static bp_err find_keys(bp_model *lm, const bp_explained *document, const bp_model_batch *batch,
+static bp_err find_keys(bp_model *model, const bp_explained *document, const bp_model_batch *batch,
                         int64_t first, int64_t count, float *queries)
 {
-    int64_t C = lm->info.states.columns, places = batch->windows * batch->length;
-    float *values = bp_alloc("explain.nearest", places, sizeof *values),
-          *keys = bp_alloc("explain.nearest", places * C, sizeof *keys);
-    bp_err err = lm->ops->keys(lm, batch, values, keys);
+    int64_t C = model->info.states.columns, positions = batch->windows * batch->length;
+    float *values = bp_alloc("explain.nearest", positions, sizeof *values),
+          *keys = bp_alloc("explain.nearest", positions * C, sizeof *keys);
+    bp_err err = model->ops->keys(model, batch, values, keys);
 
     for (int64_t k = first; k < first + count && err == BP_OK; k++) {
         int64_t w = batch->windows > 1 ? k - first : 0;
 
-        memcpy(queries + k * C, keys + (w * batch->length + document->places[k]) * C,
+        memcpy(queries + k * C, keys + (w * batch->length + document->positions[k]) * C,
                (size_t)C * sizeof *keys);
     }
     bp_free(keys);
@@ -106,7 +106,7 @@ static bp_err find_keys(bp_model *lm, const bp_explained *document, const bp_mod
     return err;
 }
 
-static bp_err find_queries(bp_model *lm, const bp_explain_settings *settings,
+static bp_err find_queries(bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document, float *queries)
 {
     int64_t K = document->K, T = document->T, most;
@@ -121,19 +121,20 @@ static bp_err find_queries(bp_model *lm, const bp_explain_settings *settings,
             bp_explain_batch_set(&batch, document, w, first + w, T);
         err = bp_explain_step(settings);
         if (err == BP_OK)
-            err = find_keys(lm, document, &batch.batch, first, count, queries);
+            err = find_keys(model, document, &batch.batch, first, count, queries);
     }
     bp_explain_batch_free(&batch);
     return err;
 }
 
-static bp_err search_store(explain_nearest *self, bp_model *lm, const bp_explain_settings *settings,
-                           const bp_explained *document, explain_near *out)
+static bp_err search_store(explain_nearest *self, bp_model *model,
+                           const bp_explain_settings *settings, const bp_explained *document,
+                           explain_near *out)
 {
     int64_t K = document->K;
-    float *queries = bp_alloc("explain.nearest", K * lm->info.states.columns, sizeof *queries);
+    float *queries = bp_alloc("explain.nearest", K * model->info.states.columns, sizeof *queries);
     bp_neighbour *found = bp_alloc("explain.nearest", K * self->k, sizeof *found);
-    bp_err err = find_queries(lm, settings, document, queries);
+    bp_err err = find_queries(model, settings, document, queries);
 
     if (err == BP_OK)
         err = bp_datastore_search(self->store, queries, K, self->k, found);
@@ -154,9 +155,9 @@ static bp_err refuse_file(const explain_nearest *self, const char *what)
                    what, self->path);
 }
 
-static bp_err read_vectors(explain_nearest *self, bp_h5 *h5, const bp_model *lm)
+static bp_err read_vectors(explain_nearest *self, bp_h5 *h5, const bp_model *model)
 {
-    char digest[sizeof lm->info.digest];
+    char digest[sizeof model->info.digest];
     bp_h5_shape shape = {0};
     int64_t norm = 0;
     bp_err err;
@@ -165,7 +166,7 @@ static bp_err read_vectors(explain_nearest *self, bp_h5 *h5, const bp_model *lm)
         !bp_h5_has_attribute(h5, "/", "pool") || !bp_h5_has_attribute(h5, "/", "norm"))
         return refuse_file(self, "there are no vectors of documents");
     err = bp_h5_get_text(h5, "/", "model_digest", digest, sizeof digest);
-    if (err == BP_OK && strcmp(digest, lm->info.digest) != 0)
+    if (err == BP_OK && strcmp(digest, model->info.digest) != 0)
         return refuse_file(self, "the vectors are of another model");
     if (err == BP_OK)
         err = bp_h5_get_text(h5, "/", "pool", self->pool, sizeof self->pool);
@@ -189,14 +190,14 @@ static bp_err read_vectors(explain_nearest *self, bp_h5 *h5, const bp_model *lm)
                          : bp_fail_memory("vectors of documents", shape.count, sizeof(float));
 }
 
-static bp_err open_vectors(explain_nearest *self, const bp_config *config, const bp_model *lm,
+static bp_err open_vectors(explain_nearest *self, const bp_config *config, const bp_model *model,
                            const explain_nearest_spec *spec)
 {
     bp_h5 *h5 = NULL;
     bp_err err = bp_h5_open(&h5, self->path);
 
     if (err == BP_OK)
-        err = read_vectors(self, h5, lm);
+        err = read_vectors(self, h5, model);
     if (h5)
         (void)bp_h5_close(&h5);
     err = bp_agree(self->mesh->compute, err);
@@ -277,14 +278,14 @@ static bp_err search_vectors(explain_nearest *self, const bp_explain_settings *s
 /* ---- both ---- */
 
 bp_err explain_nearest_open(explain_nearest **out, const bp_mesh *mesh, const bp_config *config,
-                            const bp_model *lm, const explain_nearest_spec *spec)
+                            const bp_model *model, const explain_nearest_spec *spec)
 {
     explain_nearest *self = bp_alloc("explain.nearest", 1, sizeof *self);
     bp_err err;
 
     *self = (explain_nearest){.mesh = mesh, .path = spec->path, .k = spec->k};
-    err = explain_nearest_of_documents(&lm->info) ? open_vectors(self, config, lm, spec)
-                                                  : open_store(self, lm);
+    err = explain_nearest_of_documents(&model->info) ? open_vectors(self, config, model, spec)
+                                                     : open_store(self, model);
     if (err != BP_OK)
         explain_nearest_close(&self);
     *out = self;
@@ -305,10 +306,10 @@ void explain_nearest_close(explain_nearest **nearest)
     *nearest = NULL;
 }
 
-bp_err explain_nearest_find(explain_nearest *nearest, bp_model *lm,
+bp_err explain_nearest_find(explain_nearest *nearest, bp_model *model,
                             const bp_explain_settings *settings, const bp_explained *document,
                             explain_near *out)
 {
     return nearest->headless ? search_vectors(nearest, settings, document, out)
-                             : search_store(nearest, lm, settings, document, out);
+                             : search_store(nearest, model, settings, document, out);
 }

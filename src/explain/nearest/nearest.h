@@ -22,16 +22,16 @@ typedef struct explain_nearest_spec {
 
 /** Opens the file and, for vectors of documents, the model again without its head.
  *
- * Collective: over mesh->compute; `lm` is the model that is explained.
+ * Collective: over mesh->compute; `model` is the model that is explained.
  * Owns:       *out is the caller's, explain_nearest_close(); NULL after an error.
  * Errors:     those of bp_datastore_open and of bp_model_open_vectors; BP_ERR_FORMAT not vectors of
  *             this model; BP_ERR_CONFIG fewer entries than k: the same on all ranks. */
 bp_err explain_nearest_open(explain_nearest **out, const bp_mesh *mesh, const bp_config *config,
-                            const bp_model *lm, const explain_nearest_spec *spec);
+                            const bp_model *model, const explain_nearest_spec *spec);
 void explain_nearest_close(explain_nearest **nearest);
 /** The k entries nearest to each target of a document: out[K][k]. Collective over mesh->model.
  * Errors: BP_ERR_SYSTEM, BP_ERR_IO, BP_ERR_STOPPED: the same on all its ranks. */
-bp_err explain_nearest_find(explain_nearest *nearest, bp_model *lm,
+bp_err explain_nearest_find(explain_nearest *nearest, bp_model *model,
                             const bp_explain_settings *settings, const bp_explained *document,
                             explain_near *out);
 /** Does the model compare vectors of whole documents? Local. */

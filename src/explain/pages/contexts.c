@@ -1,4 +1,4 @@
-/* Places of the corpus with their contexts, as shown on pages. Called by the pages of maps, of
+/* Positions of the corpus with their contexts, as shown on pages. Called by the pages of maps, of
  * memories and of similarity. */
 #include "explain/pages/contexts.h"
 
@@ -21,9 +21,9 @@ static json_t *text_of(const explain_spans *spans, int64_t first, int64_t end, b
     return explain_spans_text(spans, first, end, AROUND);
 }
 
-/* The texts of places [k, end), which are of one document. */
+/* The texts of positions [k, end), which are of one document. */
 static bp_err add_texts(json_t *data, const explain_gathered *gathered,
-                        const bp_explained *document, const explain_place *places, int64_t k,
+                        const bp_explained *document, const explain_place *positions, int64_t k,
                         int64_t end)
 {
     json_t *token = json_object_get(data, "token"), *before = json_object_get(data, "before"),
@@ -32,7 +32,7 @@ static bp_err add_texts(json_t *data, const explain_gathered *gathered,
     bp_err err = explain_spans_of(&spans, &gathered->speller, document->inputs, document->T);
 
     for (int64_t s = 0; k < end && err == BP_OK; k++) {
-        int64_t place = places[k].place;
+        int64_t place = positions[k].place;
         const explain_span *span;
 
         while (s + 1 < spans.count && spans.list[s + 1].first <= place)
@@ -78,7 +78,7 @@ static bp_err add_labels(json_t *labels, const explainer *self, int64_t number, 
 }
 
 bp_err explain_contexts_add(json_t *data, explainer *self, const explain_gathered *gathered,
-                            const explain_place *places, int64_t count)
+                            const explain_place *positions, int64_t count)
 {
     static const char *const LISTS[] = {"token", "before",   "after",
                                         "place", "document", "documents"};
@@ -92,13 +92,13 @@ bp_err explain_contexts_add(json_t *data, explainer *self, const explain_gathere
 
     explain_reading_new(&read, &self->texts);
     for (int64_t k = 0, end; k < count && err == BP_OK; k = end) {
-        int64_t number = places[k].document;
+        int64_t number = positions[k].document;
 
-        for (end = k; end < count && places[end].document == number; end++)
+        for (end = k; end < count && positions[end].document == number; end++)
             (void)json_array_append_new(of, json_integer((json_int_t)json_array_size(ids)));
         err = explain_texts_read(&self->texts, number, &read);
         if (err == BP_OK)
-            err = add_texts(data, gathered, &read.document, places, k, end);
+            err = add_texts(data, gathered, &read.document, positions, k, end);
         if (err == BP_OK)
             err = add_labels(json_object_get(data, "labels"), self, number, json_array_size(ids));
         (void)json_array_append_new(ids, explain_id_of(self, number));
@@ -107,7 +107,7 @@ bp_err explain_contexts_add(json_t *data, explainer *self, const explain_gathere
     return err;
 }
 
-/* ---- lists of places ---- */
+/* ---- lists of positions ---- */
 
 static int by_place(const void *a, const void *b)
 {
@@ -118,23 +118,23 @@ static int by_place(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-int64_t explain_places_sort(explain_place *places, int64_t count)
+int64_t explain_positions_sort(explain_place *positions, int64_t count)
 {
     int64_t kept = 0;
 
-    qsort(places, (size_t)count, sizeof *places, by_place);
+    qsort(positions, (size_t)count, sizeof *positions, by_place);
     for (int64_t k = 0; k < count; k++)
-        if (kept == 0 || by_place(&places[kept - 1], &places[k]) != 0)
-            places[kept++] = places[k];
+        if (kept == 0 || by_place(&positions[kept - 1], &positions[k]) != 0)
+            positions[kept++] = positions[k];
     return kept;
 }
 
-int64_t explain_places_find(const explain_place *places, int64_t count, explain_place place)
+int64_t explain_positions_find(const explain_place *positions, int64_t count, explain_place place)
 {
     const explain_place *found =
-        count > 0 ? bsearch(&place, places, (size_t)count, sizeof *places, by_place) : NULL;
+        count > 0 ? bsearch(&place, positions, (size_t)count, sizeof *positions, by_place) : NULL;
 
-    return found ? found - places : -1;
+    return found ? found - positions : -1;
 }
 
 void explain_names_add(json_t *names, const explain_speller *speller, int64_t id)

@@ -112,7 +112,7 @@ static surroundings around(const explain_shown *shown, int64_t k, int32_t token)
 {
     const bp_explained *document = shown->document;
     bool causal = bp_explain_is_causal(shown->settings->info);
-    int64_t place = document->places[k] + causal, first = place > BESIDE ? place - BESIDE : 0;
+    int64_t place = document->positions[k] + causal, first = place > BESIDE ? place - BESIDE : 0;
     surroundings out = {.at = place - first};
 
     for (int64_t t = first; t < place; t++)
@@ -261,7 +261,7 @@ char *explain_script_text(const json_t *value)
 /* The coloured values: the matrices of methods, and attention flow. */
 static void add_matrices(json_t *data, const explain_shown *shown)
 {
-    static const bp_explain_array FLOW = {"flow", BP_EXPLAIN_BY_PLACES};
+    static const bp_explain_array FLOW = {"flow", BP_EXPLAIN_BY_POSITIONS};
     json_t *list = json_object_get(data, "matrices");
     explain_matrix matrices[EXPLAIN_MATRICES];
     int count = explain_matrices_in(matrices, shown->settings->info, shown->methods, shown->count,
@@ -331,8 +331,8 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
     const bp_explained *document = shown->document;
     explain_spans spans;
     bp_err err = explain_spans_of(&spans, speller, document->inputs, document->T);
-    json_t *targets = json_array(), *places = json_array(),
-           *data = json_pack("{so so s[] s{} s{} sb}", "targets", targets, "places", places,
+    json_t *targets = json_array(), *positions = json_array(),
+           *data = json_pack("{so so s[] s{} s{} sb}", "targets", targets, "places", positions,
                              "matrices", "values", "lens", "causal",
                              (int)(bp_explain_is_causal(shown->settings->info) &&
                                    !bp_task_has_head(&shown->settings->info->task)));
@@ -340,7 +340,7 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
 
     (void)json_object_set_new(data, "inputs", explain_spans_json(&spans));
     for (int64_t k = 0; k < document->K; k++) {
-        (void)json_array_append_new(places, json_integer(document->places[k]));
+        (void)json_array_append_new(positions, json_integer(document->positions[k]));
         (void)json_array_append_new(targets, target_json(shown, speller, k));
     }
     for (int k = 0; k < shown->count && err == BP_OK; k++) {

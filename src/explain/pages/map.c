@@ -14,8 +14,8 @@
 
 typedef struct map_points {
     bp_h5 *h5;
-    int64_t n, count;            /* of the file; shown, evenly spaced */
-    int32_t *documents, *places; /* [n] */
+    int64_t n, count;               /* of the file; shown, evenly spaced */
+    int32_t *documents, *positions; /* [n] */
 } map_points;
 
 /* The file's number of shown point k. */
@@ -32,7 +32,8 @@ static bp_err open_points(map_points *out, bp_h5 *h5)
     err = explain_table_read(h5, "point_document", BP_H5_U32, (void **)&out->documents, &out->n,
                              NULL);
     if (err == BP_OK)
-        err = explain_table_read(h5, "point_place", BP_H5_U32, (void **)&out->places, NULL, NULL);
+        err =
+            explain_table_read(h5, "point_place", BP_H5_U32, (void **)&out->positions, NULL, NULL);
     return err;
 }
 
@@ -124,14 +125,14 @@ static json_t *qualities_of(const json_t *figures)
 static bp_err add_points(json_t *data, const map_points *points, const explain_gathered *gathered,
                          explainer *self)
 {
-    explain_place *places = bp_alloc("explain.page", points->count, sizeof *places);
+    explain_place *positions = bp_alloc("explain.page", points->count, sizeof *positions);
     bp_err err;
 
     for (int64_t k = 0; k < points->count; k++)
-        places[k] = (explain_place){points->documents[number_of(points, k)],
-                                    points->places[number_of(points, k)]};
-    err = explain_contexts_add(data, self, gathered, places, points->count);
-    bp_free(places);
+        positions[k] = (explain_place){points->documents[number_of(points, k)],
+                                       points->positions[number_of(points, k)]};
+    err = explain_contexts_add(data, self, gathered, positions, points->count);
+    bp_free(positions);
     return err;
 }
 
@@ -156,7 +157,7 @@ static bp_err fill(json_t *data, json_t *page, bp_h5 *h5, const explain_gathered
     (void)json_object_set(page, "of", json_object_get(figures, "of"));
     (void)json_object_set_new(page, "qualities", qualities_of(figures));
     bp_free(points.documents);
-    bp_free(points.places);
+    bp_free(points.positions);
     return err;
 }
 

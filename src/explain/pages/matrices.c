@@ -17,7 +17,7 @@ static bool take(explain_matrix *out, const bp_explain_method *method,
         bool by_place, of_source;
         int64_t stride;
     } KINDS[] = {{BP_EXPLAIN_BY_INPUT, false, false, form->T},
-                 {BP_EXPLAIN_BY_PLACES, true, false, form->T},
+                 {BP_EXPLAIN_BY_POSITIONS, true, false, form->T},
                  {BP_EXPLAIN_BY_SOURCE, false, true, form->S},
                  {BP_EXPLAIN_BY_FOIL_INPUT, false, false, form->foils * form->T},
                  {BP_EXPLAIN_BY_FOIL_SOURCE, false, true, form->foils * form->S}};
@@ -48,7 +48,7 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_inf
 
             if (found < EXPLAIN_MATRICES && take(&out[found], methods[m], array, at, form))
                 out[found++].last = bp_explain_is_causal(info) && bp_task_has_head(&info->task) &&
-                                    !bp_task_kind_of(&info->task)->over_places;
+                                    !bp_task_kind_of(&info->task)->over_positions;
             at += bp_explain_values(array, form);
         }
     return found;
@@ -83,7 +83,7 @@ int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained 
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,
                                 int64_t k)
 {
-    int64_t place = matrix->last ? document->T - 1 : document->places[k];
+    int64_t place = matrix->last ? document->T - 1 : document->positions[k];
 
     return matrix->values + (matrix->by_place ? place : k) * matrix->stride;
 }

@@ -13,7 +13,7 @@ typedef struct explain_matrix {
     const float *values;
     bool by_place;  /* one row per input, not per target */
     bool last;      /* a text is classified at its last place */
-    bool of_source; /* columns are places of the source */
+    bool of_source; /* columns are positions of the source */
     int64_t stride; /* stride between rows */
 } explain_matrix;
 

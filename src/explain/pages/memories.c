@@ -1,4 +1,4 @@
-/* memories.html: the keys of memories.h5 with the largest coefficients, the places that activate
+/* memories.html: the keys of memories.h5 with the largest coefficients, the positions that activate
  * them, and the predictions of their values. Called by pages/pages.c. */
 #include "explain/pages/tables.h"
 
@@ -15,7 +15,7 @@ typedef struct memories {
     int64_t *layer, *document, *place, *next, *top, *ranks;
     float *coefficient, *log_p;
     int64_t *chosen, count; /* [count] rows, ascending */
-    explain_place *places;
+    explain_place *positions;
     int64_t place_count;
 } memories;
 
@@ -41,8 +41,9 @@ static bp_err open_tables(memories *self, bp_h5 *h5)
 
 static void clear(memories *self)
 {
-    void *const lists[] = {self->document,    self->place, self->next,   self->top,   self->ranks,
-                           self->coefficient, self->log_p, self->chosen, self->places};
+    void *const lists[] = {self->document, self->place,  self->next,
+                           self->top,      self->ranks,  self->coefficient,
+                           self->log_p,    self->chosen, self->positions};
 
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
         bp_free(lists[k]);
@@ -90,14 +91,15 @@ static explain_place place_of(const memories *self, int64_t cell)
     return (explain_place){(int32_t)self->document[cell], (int32_t)self->place[cell]};
 }
 
-static void find_places(memories *self)
+static void find_positions(memories *self)
 {
-    self->places = bp_alloc("explain.page", self->count * self->shown, sizeof *self->places);
+    self->positions = bp_alloc("explain.page", self->count * self->shown, sizeof *self->positions);
     for (int64_t c = 0; c < self->count; c++)
         for (int64_t m = 0; m < self->shown; m++)
             if (self->document[self->chosen[c] * self->k + m] >= 0)
-                self->places[self->place_count++] = place_of(self, self->chosen[c] * self->k + m);
-    self->place_count = explain_places_sort(self->places, self->place_count);
+                self->positions[self->place_count++] =
+                    place_of(self, self->chosen[c] * self->k + m);
+    self->place_count = explain_positions_sort(self->positions, self->place_count);
 }
 
 /* ---- data of the script ---- */
@@ -116,8 +118,8 @@ static json_t *triggers_of(const memories *self, int64_t row, json_t *names,
         explain_names_add(names, speller, self->next[cell]);
         (void)json_array_append_new(
             list, json_pack("[IoII]",
-                            (json_int_t)explain_places_find(self->places, self->place_count,
-                                                            place_of(self, cell)),
+                            (json_int_t)explain_positions_find(self->positions, self->place_count,
+                                                               place_of(self, cell)),
                             explain_number_json((double)self->coefficient[cell]),
                             (json_int_t)self->next[cell], (json_int_t)self->ranks[cell]));
     }
@@ -160,9 +162,9 @@ static bp_err fill(json_t *data, json_t *page, bp_h5 *h5, const explain_gathered
     if (err == BP_OK && of.layers > 0) {
         of.shown = of.k < MOST_TRIGGERS ? of.k : MOST_TRIGGERS;
         choose(&of);
-        find_places(&of);
+        find_positions(&of);
         add_keys(data, &of, layers, &gathered->speller);
-        err = explain_contexts_add(data, self, gathered, of.places, of.place_count);
+        err = explain_contexts_add(data, self, gathered, of.positions, of.place_count);
     }
     (void)json_object_set_new(page, "keys", json_integer((json_int_t)of.count));
     (void)json_object_set_new(page, "of", json_integer((json_int_t)of.rows));

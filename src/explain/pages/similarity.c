@@ -1,5 +1,5 @@
 /* similarity.html: the similarity of a word's states layer by layer, and the nearest neighbours of
- * places, from similarity.h5. Called by pages/pages.c. */
+ * positions, from similarity.h5. Called by pages/pages.c. */
 #include "explain/pages/tables.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@ typedef struct alike {
     int64_t *document, *place; /* [points] */
     int64_t *type, *occurrences, *query, *neighbour;
     double *of_type, *cosine;
-    explain_place *places;
+    explain_place *positions;
     int64_t place_count;
 } alike;
 
@@ -45,7 +45,7 @@ static void clear(alike *self)
 {
     void *const lists[] = {self->document,    self->place,  self->type,
                            self->occurrences, self->query,  self->neighbour,
-                           self->of_type,     self->cosine, self->places};
+                           self->of_type,     self->cosine, self->positions};
 
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
         bp_free(lists[k]);
@@ -121,33 +121,34 @@ static int64_t cell_of(const alike *self, int64_t at, int64_t q, int64_t m)
     return (at * self->all_queries + query_at(self, q)) * self->k + m;
 }
 
-static void find_places(alike *self)
+static void find_positions(alike *self)
 {
     int64_t each = self->layers * self->k * (EXPLAIN_CONTEXT_BYTES + NEIGHBOUR_BYTES) +
                    EXPLAIN_CONTEXT_BYTES,
             most = EXPLAIN_PAGE_BYTES / each > 0 ? EXPLAIN_PAGE_BYTES / each : 1;
 
     self->queries = self->all_queries < most ? self->all_queries : most;
-    self->places = bp_alloc("explain.page", self->queries * (1 + self->layers * self->k),
-                            sizeof *self->places);
+    self->positions = bp_alloc("explain.page", self->queries * (1 + self->layers * self->k),
+                               sizeof *self->positions);
     for (int64_t q = 0; q < self->queries; q++) {
-        self->places[self->place_count++] = place_of(self, self->query[query_at(self, q)]);
+        self->positions[self->place_count++] = place_of(self, self->query[query_at(self, q)]);
         for (int64_t i = 0; i < self->layers * self->k; i++) {
             int64_t point = self->neighbour[cell_of(self, i / self->k, q, i % self->k)];
 
             if (point >= 0)
-                self->places[self->place_count++] = place_of(self, point);
+                self->positions[self->place_count++] = place_of(self, point);
         }
     }
-    self->place_count = explain_places_sort(self->places, self->place_count);
+    self->place_count = explain_positions_sort(self->positions, self->place_count);
 }
 
 static json_int_t number_of(const alike *self, int64_t point)
 {
-    return (json_int_t)explain_places_find(self->places, self->place_count, place_of(self, point));
+    return (json_int_t)explain_positions_find(self->positions, self->place_count,
+                                              place_of(self, point));
 }
 
-/* data.queries: places; data.near: for each query and layer [place, cosine] by descending
+/* data.queries: positions; data.near: for each query and layer [place, cosine] by descending
  * cosine. */
 static void add_queries(json_t *data, const alike *self)
 {
@@ -184,9 +185,9 @@ static bp_err fill(json_t *data, json_t *page, bp_h5 *h5, const explain_gathered
     if (err == BP_OK) {
         add_types(data, &of, &gathered->speller);
         add_words(data, figures);
-        find_places(&of);
+        find_positions(&of);
         add_queries(data, &of);
-        err = explain_contexts_add(data, self, gathered, of.places, of.place_count);
+        err = explain_contexts_add(data, self, gathered, of.positions, of.place_count);
     }
     (void)json_object_set(page, "tokens", json_object_get(figures, "tokens"));
     clear(&of);

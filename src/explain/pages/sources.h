@@ -20,7 +20,7 @@ typedef struct explain_entries {
 bp_err explain_entries_open(explain_entries *out, const char *path);
 void explain_entries_clear(explain_entries *entries);
 /** {"entries": [{"id", "before", "token", "after"}...], "near": [[[entry, distance]...]...]}, a
- * list of `near` for each target: documents[K][k], places[K][k], distances[K][k]. For whole
+ * list of `near` for each target: documents[K][k], positions[K][k], distances[K][k]. For whole
  * documents, "after" is the beginning of the text; in a file without texts there is only an id. New
  * reference. Errors: those of reading, and of texts of tokens. */
 bp_err explain_entries_json(json_t **out, const explain_entries *entries,

@@ -19,7 +19,7 @@ typedef struct state {
 } state;
 
 typedef struct beam {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     bp_explained copy; /* whose inputs are `tokens` */
@@ -63,11 +63,11 @@ bool explain_edit_keeps(const bp_explain_settings *settings, const bp_explained 
 
     if (!bp_task_has_head(&settings->info->task))
         return false;
-    for (int64_t end = 0; end < document->K && kind->over_places; end++)
+    for (int64_t end = 0; end < document->K && kind->over_positions; end++)
         if (document->targets[end] == place)
             return true;
-    return kind->at_words && place >= document->places[k] &&
-           place < explain_features_end(settings, document, document->places[k]);
+    return kind->at_words && place >= document->positions[k] &&
+           place < explain_features_end(settings, document, document->positions[k]);
 }
 
 /* A state that is expanded. */
@@ -123,7 +123,7 @@ static bp_err run_tried(beam *self, state *tried, int64_t count)
     double *values;
     bp_err err;
 
-    explain_variants_begin(&variants, self->lm, self->settings, &self->copy, self->k, true);
+    explain_variants_begin(&variants, self->model, self->settings, &self->copy, self->k, true);
     each = variants.outcomes;
     values = variants.out = bp_alloc("explain.edits", count * each, sizeof *values);
     for (; at < count && variants.err == BP_OK; at++) {
@@ -157,12 +157,12 @@ static bp_err expand(beam *self, const state *from)
     changed.sources = text.of_source ? self->tokens : changed.sources;
     bp_explain_batch_set(&self->batch, &changed, 0, self->k,
                          bp_explain_length(self->settings, &changed, self->k));
-    err = self->lm->ops->differentiate(self->lm, &self->batch.batch, self->batch.gradients,
-                                       self->batch.source_gradients);
+    err = self->model->ops->differentiate(self->model, &self->batch.batch, self->batch.gradients,
+                                          self->batch.source_gradients);
     for (int64_t i = 0; self->sign < 0 && i < text.count * self->settings->info->vector_width; i++)
         gradients[i] = -gradients[i];
     if (err == BP_OK)
-        err = explain_flips_find(&self->flips, self->lm, self->settings, &text, gradients, stays,
+        err = explain_flips_find(&self->flips, self->model, self->settings, &text, gradients, stays,
                                  &who);
     for (int64_t t = 0; t < text.count && err == BP_OK; t++)
         for (int64_t j = 0; j < self->flips.each; j++)
@@ -258,12 +258,12 @@ static bp_err find_choice(beam *self)
 }
 
 /* One direction, for a regression. */
-static bp_err find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
+static bp_err find(explain_edit *out, bp_model *model, const bp_explain_settings *settings,
                    const bp_explained *document, int64_t k, double sign)
 {
     explain_text text = explain_text_of(settings, document, k);
     int64_t most = document->T > document->S ? document->T : document->S;
-    beam self = {.lm = lm,
+    beam self = {.model = model,
                  .settings = settings,
                  .document = document,
                  .copy = *document,
@@ -303,15 +303,15 @@ static bool is_smaller(const explain_edit *edit, const explain_edit *than)
             fabs(edit->after - edit->before) > fabs(than->after - than->before));
 }
 
-bp_err explain_edit_find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_edit_find(explain_edit *out, bp_model *model, const bp_explain_settings *settings,
                          const bp_explained *document, int64_t k)
 {
-    bp_err err = find(out, lm, settings, document, k, 1);
+    bp_err err = find(out, model, settings, document, k, 1);
     explain_edit rise;
 
     if (err != BP_OK || !is_value(settings))
         return err;
-    err = find(&rise, lm, settings, document, k, -1);
+    err = find(&rise, model, settings, document, k, -1);
     if (err != BP_OK)
         return err;
     rise.texts = out->texts += rise.texts;

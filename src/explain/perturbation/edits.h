@@ -25,17 +25,17 @@ typedef struct explain_edit {
  * outcome, the result is the one with the lowest ln p(choice); else the explain.beam lowest
  * continue. A regression's value is searched both ways; fewer replacements, or the larger change,
  * win. Errors: those of explain_flips_find and explain_variants_end. */
-bp_err explain_edit_find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_edit_find(explain_edit *out, bp_model *model, const bp_explain_settings *settings,
                          const bp_explained *document, int64_t k);
 
 /** Must a token stay because target k refers to it: the word of the tag, or the place where an
  * answer begins or ends? Local. */
 bool explain_edit_keeps(const bp_explain_settings *settings, const bp_explained *document,
                         int64_t k, int64_t place);
-/** The target to explain if one pass predicts several (places of a text, or words of a
+/** The target to explain if one pass predicts several (positions of a text, or words of a
  * translation): the one that the model is least sure of. Errors: BP_ERR_SYSTEM memory: the same on
  * all ranks. */
-bp_err explain_edit_target(int64_t *k, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_edit_target(int64_t *k, bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document);
 
 #endif

@@ -18,10 +18,10 @@ typedef struct explain_features {
 void explain_features_of(explain_features *out, const bp_explain_settings *settings,
                          const bp_explained *document);
 void explain_features_clear(explain_features *features);
-/** Features of the source, and at places [0, length). */
+/** Features of the source, and at positions [0, length). */
 int64_t explain_features_before(const explain_features *features, int64_t length);
-/** kept[length + S]: 1 at places of a set of features and places without a feature; then the
- * source's places. */
+/** kept[length + S]: 1 at positions of a set of features and positions without a feature; then the
+ * source's positions. */
 void explain_features_keep(uint8_t *kept, const explain_features *features, const uint8_t *set,
                            int64_t length);
 /** to[length] and to_source[S]: at each place the value of its feature; 0 if it has none. */

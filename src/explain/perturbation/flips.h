@@ -11,9 +11,9 @@
 /** Replacements of each place: by their change of ln p(target), the largest decrease first, the
  * smaller id of equal ones; -1: no more, or a place that is not changed. */
 typedef struct explain_flips {
-    int64_t places, each;
-    int32_t *token; /* [places][each] */
-    double *change; /* [places][each]: (E_v - e)'g */
+    int64_t positions, each;
+    int32_t *token; /* [positions][each] */
+    double *change; /* [positions][each]: (E_v - e)'g */
 } explain_flips;
 
 /** A text whose tokens are replaced: the inputs of a document, or its source. Borrowed. */
@@ -30,11 +30,12 @@ explain_text explain_text_of(const bp_explain_settings *settings, const bp_expla
 /** Is this input of a document, or of a text made from it, never replaced? */
 typedef bool (*explain_is_kept)(const void *context, int64_t place);
 
-void explain_flips_init(explain_flips *out, int64_t places, int64_t each);
+void explain_flips_init(explain_flips *out, int64_t positions, int64_t each);
 void explain_flips_clear(explain_flips *flips);
-/** Replacements by ordinary tokens. Shapes: text->tokens[places]; gradients[places][vector_width].
- * Errors: BP_ERR_SYSTEM memory; BP_ERR_STOPPED: the same on all ranks. */
-bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_settings *settings,
+/** Replacements by ordinary tokens. Shapes: text->tokens[positions];
+ * gradients[positions][vector_width]. Errors: BP_ERR_SYSTEM memory; BP_ERR_STOPPED: the same on all
+ * ranks. */
+bp_err explain_flips_find(explain_flips *out, bp_model *model, const bp_explain_settings *settings,
                           const explain_text *text, const float *gradients, explain_is_kept is_kept,
                           const void *context);
 

@@ -30,7 +30,7 @@ static void take_largest(whole *self, int64_t T)
     }
 }
 
-bp_err explain_edit_target(int64_t *k, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_edit_target(int64_t *k, bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document)
 {
     const bp_task_shape *task = &settings->info->task;
@@ -48,13 +48,13 @@ bp_err explain_edit_target(int64_t *k, bp_model *lm, const bp_explain_settings *
                                         : bp_fail_memory("probabilities of tags",
                                                          self.rows * self.columns, sizeof(float)));
     if (err == BP_OK)
-        err = tags ? bp_model_distribution(lm, &self.batch, self.log_p, NULL)
-                   : bp_model_score(lm, &self.batch, self.values);
+        err = tags ? bp_model_distribution(model, &self.batch, self.log_p, NULL)
+                   : bp_model_score(model, &self.batch, self.values);
     if (err == BP_OK && tags)
         take_largest(&self, document->T);
     *k = 0;
     for (int64_t j = 1; j < document->K && err == BP_OK; j++)
-        if (self.values[document->places[j]] < self.values[document->places[*k]])
+        if (self.values[document->positions[j]] < self.values[document->positions[*k]])
             *k = j;
     bp_free(self.log_p);
     bp_free(self.values);

@@ -36,14 +36,14 @@ bp_rng_key explain_sets_key(const bp_explain_settings *settings, const bp_explai
     return bp_rng_key_of(settings->seed, BP_RNG_PERTURB, 0, document->number, k);
 }
 
-bp_err explain_sets_run(explain_sets *sets, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_sets_run(explain_sets *sets, bp_model *model, const bp_explain_settings *settings,
                         const bp_explained *document, const explain_features *features, int64_t k)
 {
     explain_variants variants;
     uint8_t *kept = bp_alloc("explain.sets", sets->length + document->S, sizeof *kept);
     bp_err err;
 
-    explain_variants_begin(&variants, lm, settings, document, k, false);
+    explain_variants_begin(&variants, model, settings, document, k, false);
     variants.out = sets->values;
     for (int64_t s = 0; s < sets->masks.samples && variants.err == BP_OK; s++) {
         explain_features_keep(kept, features, sets->masks.kept + s * sets->masks.features,

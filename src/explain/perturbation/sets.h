@@ -27,7 +27,7 @@ void explain_sets_clear(explain_sets *sets);
 bp_rng_key explain_sets_key(const bp_explain_settings *settings, const bp_explained *document,
                             int64_t k);
 /** Fills in `values`. Errors: those of explain_variants_end. */
-bp_err explain_sets_run(explain_sets *sets, bp_model *lm, const bp_explain_settings *settings,
+bp_err explain_sets_run(explain_sets *sets, bp_model *model, const bp_explain_settings *settings,
                         const bp_explained *document, const explain_features *features, int64_t k);
 /** values[samples] of one outcome; valid until the next call. */
 const double *explain_sets_of(explain_sets *sets, int64_t outcome);

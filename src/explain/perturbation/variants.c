@@ -14,17 +14,17 @@ bool explain_variants_classifies(const bp_model_info *info)
     return bp_task_has_head(&info->task) && bp_task_kind_has_classes(bp_task_kind_of(&info->task));
 }
 
-/* Does its task predict at places of the text: words, or ends of answers? */
-static bool is_at_places(const bp_model_info *info)
+/* Does its task predict at positions of the text: words, or ends of answers? */
+static bool is_at_positions(const bp_model_info *info)
 {
     const bp_task_kind *kind = bp_task_kind_of(&info->task);
 
-    return bp_task_has_head(&info->task) && (kind->at_words || kind->over_places);
+    return bp_task_has_head(&info->task) && (kind->at_words || kind->over_positions);
 }
 
 static bool is_of_answers(const bp_model_info *info)
 {
-    return bp_task_has_head(&info->task) && bp_task_kind_of(&info->task)->over_places;
+    return bp_task_has_head(&info->task) && bp_task_kind_of(&info->task)->over_positions;
 }
 
 /* Tags, if words are removed: each keeps its own word. */
@@ -76,7 +76,7 @@ static bool distributes(const explain_variants *self)
 
 static bool has_memory(const explain_variants *self)
 {
-    return self->inputs && self->segments && self->targets && self->places && self->values &&
+    return self->inputs && self->segments && self->targets && self->positions && self->values &&
            self->sources;
 }
 
@@ -97,36 +97,36 @@ static int64_t capacity_of(const explain_variants *self)
     return most > 1 ? most : 1;
 }
 
-void explain_variants_begin(explain_variants *out, bp_model *lm,
+void explain_variants_begin(explain_variants *out, bp_model *model,
                             const bp_explain_settings *settings, const bp_explained *document,
                             int64_t k, bool best)
 {
     bool at_once = explain_variants_at_once(settings, document);
     int64_t outcomes = explain_variants_outcomes(settings, document);
-    int64_t places;
+    int64_t positions;
 
-    *out = (explain_variants){.lm = lm,
+    *out = (explain_variants){.model = model,
                               .settings = settings,
                               .document = document,
                               .best = best,
                               .target = best || !at_once ? k : 0,
                               .length = bp_explain_length(settings, document, k)};
-    out->word_end = explain_features_end(settings, document, document->places[k]);
+    out->word_end = explain_features_end(settings, document, document->positions[k]);
     out->each = best || explain_variants_classifies(settings->info) ? 1 : outcomes;
     out->outcomes = best ? 2 : outcomes;
     out->capacity = capacity_of(out);
-    places = out->capacity * out->length;
-    out->inputs = bp_try_alloc("explain.variants", places, sizeof(int32_t));
-    out->segments = bp_try_alloc("explain.variants", places, sizeof(int32_t));
-    out->targets = bp_try_alloc("explain.variants", places, sizeof(int32_t));
-    out->places = bp_try_alloc("explain.variants", out->capacity * out->each, sizeof(int32_t));
+    positions = out->capacity * out->length;
+    out->inputs = bp_try_alloc("explain.variants", positions, sizeof(int32_t));
+    out->segments = bp_try_alloc("explain.variants", positions, sizeof(int32_t));
+    out->targets = bp_try_alloc("explain.variants", positions, sizeof(int32_t));
+    out->positions = bp_try_alloc("explain.variants", out->capacity * out->each, sizeof(int32_t));
     out->sources = bp_try_alloc("explain.variants", out->capacity * document->S, sizeof(int32_t));
     out->source_lengths = bp_alloc("explain.variants", out->capacity, sizeof(int32_t));
     out->values = bp_try_alloc("explain.variants", out->capacity * columns_of(out, out->length),
                                sizeof(float));
     out->err = bp_agree(
         settings->group,
-        has_memory(out) ? BP_OK : bp_fail_memory("changed texts", places, 4 * sizeof(float)));
+        has_memory(out) ? BP_OK : bp_fail_memory("changed texts", positions, 4 * sizeof(float)));
 }
 
 /* Windows are as long as the longest of them. */
@@ -149,11 +149,11 @@ static int64_t shorten(explain_variants *self)
 }
 
 /* Padding after a text that is not read as a whole may be any token. */
-static void fill_up(explain_variants *self, int64_t places)
+static void fill_up(explain_variants *self, int64_t positions)
 {
     bool whole = self->settings->info->masks || bp_task_has_head(&self->settings->info->task);
 
-    for (int64_t i = 0; i < places && !whole; i++)
+    for (int64_t i = 0; i < positions && !whole; i++)
         if (self->inputs[i] < 0)
             self->inputs[i] = 0;
 }
@@ -167,11 +167,11 @@ static int64_t find_best(const float *row, int64_t count)
     return best;
 }
 
-/* The place of target k in a window: an answer's ends are targets of the first places. */
+/* The place of target k in a window: an answer's ends are targets of the first positions. */
 static int64_t place_of(const explain_variants *self, int64_t w, int64_t k)
 {
-    return is_of_answers(self->settings->info) ? self->document->places[self->target + k]
-                                               : self->places[w * self->each + k];
+    return is_of_answers(self->settings->info) ? self->document->positions[self->target + k]
+                                               : self->positions[w * self->each + k];
 }
 
 static void take(explain_variants *self, int64_t length)
@@ -215,8 +215,9 @@ static void run(explain_variants *self)
     }
     self->err = bp_explain_step(self->settings);
     if (self->err == BP_OK)
-        self->err = distributes(self) ? bp_model_distribution(self->lm, &batch, self->values, NULL)
-                                      : bp_model_score(self->lm, &batch, self->values);
+        self->err = distributes(self)
+                        ? bp_model_distribution(self->model, &batch, self->values, NULL)
+                        : bp_model_score(self->model, &batch, self->values);
     if (self->err == BP_OK)
         take(self, length);
     self->count = 0;
@@ -235,13 +236,13 @@ static int64_t token_of(const explain_variants *self, int64_t k)
 {
     k += self->target;
     return is_of_answers(self->settings->info) ? self->document->targets[k]
-                                               : self->document->places[k];
+                                               : self->document->positions[k];
 }
 
 /* For tags and answers: the input of a target cannot be removed. */
 static bool is_needed(const explain_variants *self, int64_t t)
 {
-    for (int64_t k = 0; k < self->each && is_at_places(self->settings->info); k++) {
+    for (int64_t k = 0; k < self->each && is_at_positions(self->settings->info); k++) {
         int64_t first = token_of(self, k);
 
         if (t >= first && t < (is_of_answers(self->settings->info) ? first + 1 : self->word_end))
@@ -267,20 +268,20 @@ static void put_source(explain_variants *self, const int32_t *tokens, const uint
         self->sources[to] = 0;
 }
 
-/* Row w of the batch, of the document's places up to `length`; places not kept are replaced or
- * removed. tokens: instead of the document's. */
+/* Row w of the batch, of the document's positions up to `length`; positions not kept are replaced
+ * or removed. tokens: instead of the document's. */
 static void put(explain_variants *self, const int32_t *tokens, const uint8_t *kept)
 {
     int64_t L = self->length, w = self->count, to = w * L, each = self->each;
-    int32_t *places = self->places + w * each, other = substitute(self->settings);
+    int32_t *positions = self->positions + w * each, other = substitute(self->settings);
 
     for (int64_t t = 0; t < L; t++) {
-        bool hidden = self->document->hides >= 0 && self->document->places[self->target] == t,
+        bool hidden = self->document->hides >= 0 && self->document->positions[self->target] == t,
              stays = !kept || kept[t] || hidden || (other < 0 && is_needed(self, t));
 
         for (int64_t k = 0; k < each; k++)
             if (token_of(self, k) == t)
-                places[k] = (int32_t)(to - w * L);
+                positions[k] = (int32_t)(to - w * L);
         if (!stays && other < 0)
             continue;
         self->inputs[to] = hidden ? (int32_t)self->document->hides : stays ? tokens[t] : other;
@@ -303,7 +304,7 @@ static void set_targets(explain_variants *self)
     while (end > 1 && self->inputs[w * L + end - 1] < 0)
         end--;
     for (int64_t k = 0; k < each; k++) {
-        int32_t *place = &self->places[w * each + k];
+        int32_t *place = &self->positions[w * each + k];
 
         if (*place >= end)
             *place = (int32_t)(end - 1);
@@ -346,7 +347,7 @@ bp_err explain_variants_end(explain_variants *self)
     bp_free(self->values);
     bp_free(self->source_lengths);
     bp_free(self->sources);
-    bp_free(self->places);
+    bp_free(self->positions);
     bp_free(self->targets);
     bp_free(self->segments);
     bp_free(self->inputs);

@@ -8,7 +8,7 @@
 #define EXPLAIN_LOG_P 1000000 /* the most log-probabilities of words of a batch, or one row */
 
 typedef struct explain_variants {
-    bp_model *lm;
+    bp_model *model;
     const bp_explain_settings *settings;
     const bp_explained *document;
     bool best;        /* the preferred outcome is requested too */
@@ -16,13 +16,13 @@ typedef struct explain_variants {
     int64_t outcomes; /* values of a text: ln p of all classes, or of its targets; if `best`, ln
                          p(target) and the preferred outcome (for a regression its value, and 0) */
     int64_t target;   /* the one explained, if a text has one; else 0 */
-    int64_t length;   /* places of a window */
+    int64_t length;   /* positions of a window */
     int64_t word_end; /* after the word at the target's place */
     int64_t capacity; /* windows of a batch */
     int64_t count;    /* pending windows */
     int32_t *inputs, *segments, *targets; /* [capacity][length] */
-    int32_t *places; /* [capacity][each] of targets; for an answer, the token at which it begins or
-                        ends */
+    int32_t *positions; /* [capacity][each] of targets; for an answer, the token at which it begins
+                        or ends */
     int32_t *sources, *source_lengths; /* [capacity][S], [capacity] */
     float *values;                     /* [capacity][vocab_size], or [capacity][length] */
     double *out;                       /* destination of the next batch's results */
@@ -39,13 +39,13 @@ int64_t explain_variants_outcomes(const bp_explain_settings *settings,
                                   const bp_explained *document);
 /** Does the model classify whole texts? */
 bool explain_variants_classifies(const bp_model_info *info);
-/** The value of a text: the probability of classes, tags and places of answers; ln p of words; a
+/** The value of a text: the probability of classes, tags and positions of answers; ln p of words; a
  * regression's value itself. */
 double explain_variants_value(const bp_explain_settings *settings, double value);
 
 /** Begin texts for target k (0 if targets are predicted at once, unless `best`). Owns: _end().
  * Errors: those of memory are in ->err, agreed. */
-void explain_variants_begin(explain_variants *out, bp_model *lm,
+void explain_variants_begin(explain_variants *out, bp_model *model,
                             const bp_explain_settings *settings, const bp_explained *document,
                             int64_t k, bool best);
 /** Add a text with the inputs whose kept[length + S] is 1; the others are removed or replaced

@@ -34,10 +34,10 @@ static const struct {
     const char *name;
     bp_explain_shape shape;
 } STARTS[] = {{"matrix_start", BP_EXPLAIN_BY_INPUT},
-              {"square_start", BP_EXPLAIN_BY_PLACES},
+              {"square_start", BP_EXPLAIN_BY_POSITIONS},
               {"foil_matrix_start", BP_EXPLAIN_BY_FOIL_INPUT},
               {"source_matrix_start", BP_EXPLAIN_BY_SOURCE},
-              {"source_square_start", BP_EXPLAIN_BY_SOURCE_PLACES},
+              {"source_square_start", BP_EXPLAIN_BY_SOURCE_POSITIONS},
               {"source_foil_matrix_start", BP_EXPLAIN_BY_FOIL_SOURCE}};
 
 static bool has_array(const explainer *self, const bp_explain_array *array);
@@ -217,7 +217,7 @@ static bp_err write_task(const explainer *self, bp_h5 *h5)
 
     if (bp_task_has_head(task) && bp_task_kind_of(task)->has_names)
         err = bp_h5_write_texts(h5, "outcome_names", self->texts.examples.names, task->outcomes);
-    if (err != BP_OK || !bp_task_has_head(task) || !bp_task_kind_of(task)->over_places)
+    if (err != BP_OK || !bp_task_has_head(task) || !bp_task_kind_of(task)->over_positions)
         return err;
     numbers = bp_alloc("explain", documents, sizeof *numbers);
     for (int64_t d = 0; d < documents; d++)
@@ -271,8 +271,8 @@ static bp_err put_tokens(method_file *file, const bp_explained *document)
         err = bp_h5_write_slab(h5, "target", BP_H5_U32, file->targets, document->targets,
                                document->K);
     if (err == BP_OK)
-        err =
-            bp_h5_write_slab(h5, "place", BP_H5_U32, file->targets, document->places, document->K);
+        err = bp_h5_write_slab(h5, "place", BP_H5_U32, file->targets, document->positions,
+                               document->K);
     if (err == BP_OK && document->segments)
         err = bp_h5_write_slab(h5, "segment", BP_H5_U32, file->inputs, document->segments,
                                document->T);

@@ -73,7 +73,7 @@ static bp_err write_starts(explain_weights_file *file, const explainer *self)
     for (int64_t e = 0; e < count; e++) {
         const bp_explain_form form = form_of(self, e);
 
-        starts[e + 1] = starts[e] + (form.T <= EXPLAIN_FLOW_PLACES ? form.T * form.T : 0);
+        starts[e + 1] = starts[e] + (form.T <= EXPLAIN_FLOW_POSITIONS ? form.T * form.T : 0);
     }
     if (err == BP_OK)
         err = bp_h5_write(h5, "flow_start", BP_H5_I64, starts, count + 1);

@@ -193,7 +193,7 @@ static bp_err check_methods(const explainer *self)
         err = check_sets(self);
     if (err != BP_OK)
         return err;
-    if (self->prefers && self->job->lm->info.log_probabilities)
+    if (self->prefers && self->job->model->info.log_probabilities)
         return BP_FAIL(
             BP_ERR_CONFIG, "explain.no_best",
             "a head that mixes softmaxes, or of entmax, gives no whole distributions: at "
@@ -209,7 +209,7 @@ static bp_err check_texts(const bp_model_info *info, const char *path)
     bool pairs = info->reads_source && !bp_task_has_head(&info->task);
     const char *reads = pairs && strstr(bp_path_base(path), ".jsonl") ? NULL
                         : pairs                                       ? "a source and its target"
-                        : kind->over_places                           ? "a question and its context"
+                        : kind->over_positions                        ? "a question and its context"
                         : kind->at_words ? "texts that are cut into words"
                                          : NULL;
 
@@ -228,7 +228,7 @@ bp_err explain_check(explainer *self)
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
     const bp_model_info *info = self->settings.info;
     int64_t bytes;
-    bp_err err = job->lm ? find_target(self, info) : BP_OK;
+    bp_err err = job->model ? find_target(self, info) : BP_OK;
 
     self->prefers = self->target == EXPLAIN_BEST || self->target == EXPLAIN_HIDDEN ||
                     bp_explain_position(keys->methods, &bp_explain_contrast);
@@ -243,7 +243,7 @@ bp_err explain_check(explainer *self)
                       "explain.context = %" PRId64 " has no place for a text between the model's "
                       "special tokens: at explain.context; use %d or more",
                       keys->context, BP_TASK_CONTEXT);
-    if (err == BP_OK && keys->texts && job->lm)
+    if (err == BP_OK && keys->texts && job->model)
         err = check_texts(info, keys->texts);
     if (err == BP_OK && keys->masks && !info->masks)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
@@ -253,12 +253,12 @@ bp_err explain_check(explainer *self)
         err = bp_sha256_of_file(keys->masks, self->masks_hash, &bytes);
     if (err == BP_OK && explain_sets_are_listed(keys->sets))
         err = bp_sha256_of_file(keys->sets, self->sets_hash, &bytes);
-    if (err == BP_OK && job->lm && strcmp(keys->choose, "hardest") == 0 &&
+    if (err == BP_OK && job->model && strcmp(keys->choose, "hardest") == 0 &&
         (info->masks || bp_task_has_head(&info->task)))
         err = BP_FAIL(BP_ERR_CONFIG, "explain.no_hardest",
                       "explain.choose = hardest is of models that write texts, which explain.model "
                       "is not: at explain.choose; use first or random");
-    if (err == BP_OK && job->lm)
+    if (err == BP_OK && job->model)
         err = check_members(self);
-    return err == BP_OK && job->lm ? check_methods(self) : err;
+    return err == BP_OK && job->model ? check_methods(self) : err;
 }

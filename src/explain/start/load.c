@@ -104,7 +104,7 @@ bp_err explain_load(explainer *self, bool reads)
         .target = self->target,
         .outcome = keys->target,
         .masks = keys->masks,
-        .places = keys->places,
+        .positions = keys->positions,
         .sets = bp_explain_position(keys->methods, &bp_explain_contrast_sets) ? keys->sets : NULL};
     int64_t shared[3];
 
@@ -135,8 +135,9 @@ bp_err explain_open_datastore(explainer *self)
         return BP_OK;
     const explain_nearest_spec spec = {keys->datastore, keys->model, keys->context,
                                        keys->neighbours};
-    if (job->lm)
-        err = explain_nearest_open(&self->settings.nearest, job->mesh, job->config, job->lm, &spec);
+    if (job->model)
+        err = explain_nearest_open(&self->settings.nearest, job->mesh, job->config, job->model,
+                                   &spec);
     if (err == BP_OK && job->mesh->coordinates)
         err = bp_sha256_of_file(keys->datastore, self->datastore_hash, &bytes);
     err = bp_agree(job->mesh->world, err);
@@ -160,12 +161,13 @@ void explain_make_key(explainer *self)
                 " %" PRId64 " %s %.17g %s%s",
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
                 (int)self->target, self->texts.outcome, self->masks_hash,
-                s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
-                s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensor_ranks, bp_run_keys_of(self->job->config)->seed,
-                s->keys->removal, s->keys->features, s->keys->group, s->keys->samples,
-                s->keys->most_words, s->keys->shapley, s->keys->flips, s->keys->edits,
-                s->keys->beam, s->keys->examples, s->keys->choose, keys->layers ? keys->layers : "",
-                keys->words ? keys->words : "", keys->factors, keys->keys, keys->neighbours,
-                self->datastore_hash, keys->change, keys->sets ? keys->sets : "", self->sets_hash);
+                s->separators ? s->separators : "-",
+                bp_explain_keys_of(self->job->config)->positions, s->steps, s->baseline, s->lead,
+                bp_math_keys_of(self->job->config)->precision, self->job->mesh->tensor_ranks,
+                bp_run_keys_of(self->job->config)->seed, s->keys->removal, s->keys->features,
+                s->keys->group, s->keys->samples, s->keys->most_words, s->keys->shapley,
+                s->keys->flips, s->keys->edits, s->keys->beam, s->keys->examples, s->keys->choose,
+                keys->layers ? keys->layers : "", keys->words ? keys->words : "", keys->factors,
+                keys->keys, keys->neighbours, self->datastore_hash, keys->change,
+                keys->sets ? keys->sets : "", self->sets_hash);
 }

@@ -12,7 +12,7 @@
 #define BATCH_PLACES 1024 /* of windows side by side */
 #define MOST_PLACES  1024 /* of a document, unless explain.context says otherwise */
 
-int64_t explain_most_places(const bp_config *config, int64_t context)
+int64_t explain_most_positions(const bp_config *config, int64_t context)
 {
     int64_t asked = bp_explain_keys_of(config)->context,
             most = asked > 0 || context < MOST_PLACES ? context : MOST_PLACES;
@@ -22,7 +22,7 @@ int64_t explain_most_places(const bp_config *config, int64_t context)
 
 /* Windows side by side, as many as fit at the longest length, so that the plan's batch is the
  * largest. */
-int64_t explain_batch_places(int64_t most)
+int64_t explain_batch_positions(int64_t most)
 {
     return most > BATCH_PLACES ? most : BATCH_PLACES / most * most;
 }
@@ -91,8 +91,8 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     form.neighbours = keys->neighbours;
     form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
     return collected +
-           sides * (2 * most + 4 * explain_batch_places(most) + contrasts * most) * of->width +
-           EXPLAIN_LOG_P_PLACES * of->vocab_size +
+           sides * (2 * most + 4 * explain_batch_positions(most) + contrasts * most) * of->width +
+           EXPLAIN_LOG_P_POSITIONS * of->vocab_size +
            (2 + models->members) * explain_floats(self, &form) + (looks ? 3 * states : 0) +
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
                           2 * explain_weights_floats(&form)
@@ -121,7 +121,8 @@ bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
                              const bp_work_place *place, bp_rank_memory *out)
 {
     const explainer *self = context;
-    int64_t most = explain_most_places(models->config, bp_model_state_context(models->states[0]));
+    int64_t most =
+        explain_most_positions(models->config, bp_model_state_context(models->states[0]));
     bp_model_task task = {.mesh = place->mesh,
                           .stage = place->stage,
                           .length = most,
@@ -133,14 +134,14 @@ bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
         return BP_ERR_CONFIG;
     if (!place->computes)
         return BP_OK;
-    task.windows = explain_batch_places(most) / most;
+    task.windows = explain_batch_positions(most) / most;
     err = bp_work_model_bytes_of(&bytes, models, &task, place->member);
     if (err != BP_OK)
         return err;
     if (models->ensemble)
         out->own_bytes +=
             bp_ensemble_work_bytes(&bytes.widest, place->mesh, models->members,
-                                   explain_batch_places(most), EXPLAIN_ENSEMBLE_BYTES, false);
+                                   explain_batch_positions(most), EXPLAIN_ENSEMBLE_BYTES, false);
     if (bp_explain_position(bp_explain_keys_of(models->config)->methods, &bp_explain_sources))
         out->own_bytes += datastore_bytes(models, place, most, &bytes);
     out->node_bytes += bytes.node;

@@ -136,7 +136,7 @@ void explain_setup_rank(explainer *self, const bp_explain_method *method,
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
         if (strcmp(method->arrays[k].name, method->ranks) == 0)
             self->rankings[row] =
-                (bp_explain_ranking){at[k], method->arrays[k].shape == BP_EXPLAIN_BY_PLACES};
+                (bp_explain_ranking){at[k], method->arrays[k].shape == BP_EXPLAIN_BY_POSITIONS};
 }
 
 /* ---- messages ---- */

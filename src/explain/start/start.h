@@ -22,10 +22,10 @@ bp_err explain_check(explainer *self);
 
 /* memory_plan.c */
 /** The most inputs of a document, for a model with this context. Local. */
-int64_t explain_most_places(const bp_config *config, int64_t context);
-/** The places of windows side by side, as many as fit at the longest length, so that the plan's
+int64_t explain_most_positions(const bp_config *config, int64_t context);
+/** The positions of windows side by side, as many as fit at the longest length, so that the plan's
  * batch is the largest. Local. */
-int64_t explain_batch_places(int64_t most);
+int64_t explain_batch_positions(int64_t most);
 /** bp_work_memory.rank; the context is an explainer with its methods set. */
 bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
                              const bp_work_place *place, bp_rank_memory *out);

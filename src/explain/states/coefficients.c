@@ -12,13 +12,13 @@ const char *bp_explain_lacks_keys(const bp_model_info *info)
                : NULL;
 }
 
-bp_err bp_explain_coefficients(bp_model *lm, const bp_explain_settings *settings,
+bp_err bp_explain_coefficients(bp_model *model, const bp_explain_settings *settings,
                                const bp_explained *document, float *coefficients)
 {
     int32_t *targets = bp_alloc("explain.coefficients", document->T, sizeof *targets),
             source_length;
     bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
-    bp_err err = lm->ops->coefficients(lm, &batch, coefficients);
+    bp_err err = model->ops->coefficients(model, &batch, coefficients);
     if (err == BP_OK)
         bp_explain_look(settings, coefficients,
                         settings->info->layers * document->T * settings->info->keys);

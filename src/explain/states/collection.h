@@ -39,12 +39,12 @@ typedef struct bp_explain_word {
 /** The states of a document's ordinary tokens, as collected. */
 typedef struct bp_explain_states {
     int64_t n, C;
-    const int32_t *places, *tokens; /* [n] */
-    const float *states;            /* [settings->layer_count][n][C] */
+    const int32_t *positions, *tokens; /* [n] */
+    const float *states;               /* [settings->layer_count][n][C] */
 } bp_explain_states;
 
 /** bp_explain_method.collect: states after the layers of explain.layers. */
-bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settings,
+bp_err bp_explain_collect_states(bp_model *model, const bp_explain_settings *settings,
                                  const bp_explained *document, bp_buffer *out);
 /** bp_explain_method.floats for states. */
 int64_t bp_explain_states_floats(const bp_explain_sizes *sizes);
@@ -58,7 +58,7 @@ const char *bp_explain_lacks_layers(const bp_model_info *info);
 
 /** coefficients[layers][T][keys] of a document. Collective over mesh->model. Errors: those of
  * bp_model_ops.coefficients. */
-bp_err bp_explain_coefficients(bp_model *lm, const bp_explain_settings *settings,
+bp_err bp_explain_coefficients(bp_model *model, const bp_explain_settings *settings,
                                const bp_explained *document, float *coefficients);
 /** bp_explain_method.lacks */
 const char *bp_explain_lacks_keys(const bp_model_info *info);
@@ -68,8 +68,8 @@ const char *bp_explain_lacks_keys(const bp_model_info *info);
 /** The points of a file: the ordinary tokens of the corpus, one after another. */
 typedef struct bp_explain_points {
     int64_t n, C;
-    int64_t *first;                       /* [documents + 1] */
-    int32_t *documents, *places, *tokens; /* [n] */
+    int64_t *first;                          /* [documents + 1] */
+    int32_t *documents, *positions, *tokens; /* [n] */
 } bp_explain_points;
 /** Errors: those of reading. Owns: _clear(), after an error too. */
 bp_err bp_explain_points_find(bp_explain_points *out, const bp_explain_collection *all);

@@ -1,5 +1,5 @@
-/* The MLPs of layers as memories: which places of the corpus activate each key, and what its value
- * predicts. Local, unless stated. */
+/* The MLPs of layers as memories: which positions of the corpus activate each key, and what its
+ * value predicts. Local, unless stated. */
 #ifndef BP_EXPLAIN_STATES_MEMORIES_H
 #define BP_EXPLAIN_STATES_MEMORIES_H
 
@@ -68,6 +68,6 @@ bp_err bp_memory_reader_new(bp_memory_reader *out, const bp_explain_settings *se
 void bp_memory_reader_clear(bp_memory_reader *reader);
 /** Append a unit's part to `out` (NULL on ranks that do not lead). Collective over
  * settings->group. */
-void bp_memory_read(bp_memory_reader *reader, bp_model *lm, int64_t unit, bp_buffer *out);
+void bp_memory_read(bp_memory_reader *reader, bp_model *model, int64_t unit, bp_buffer *out);
 
 #endif

@@ -30,7 +30,7 @@ bp_err explain_prepare_memories(explainer *self)
 
 /* ---- units ---- */
 
-/* The places of keys, from the parts of the documents: each lead reads them all. */
+/* The positions of keys, from the parts of the documents: each lead reads them all. */
 static bp_err find_triggers(explainer *self)
 {
     char *folder = bp_path_join(self->job->folder, "parts");
@@ -60,7 +60,7 @@ static bp_err run(void *context, int64_t unit, bp_buffer *out, bool *stopped)
 
     (void)stopped;
     bp_heartbeat_progress();
-    bp_memory_read(&self->reader, self->job->lm, unit, out);
+    bp_memory_read(&self->reader, self->job->model, unit, out);
     return BP_OK;
 }
 

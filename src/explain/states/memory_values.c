@@ -1,5 +1,5 @@
 /* The predictions of the values of keys: their products with the output embeddings. Called by
- * explain.c after the places of keys are known. */
+ * explain.c after the positions of keys are known. */
 #include "explain/states/memories.h"
 
 #include "base/mem.h"
@@ -40,7 +40,7 @@ void bp_memory_reader_clear(bp_memory_reader *reader)
 
 /* logits[count][V] of the values in rows, on all ranks, without the head's bias, which is the
  * logits of zeros. */
-static void find_logits(bp_memory_reader *self, bp_model *lm, int64_t count)
+static void find_logits(bp_memory_reader *self, bp_model *model, int64_t count)
 {
     const bp_model_info *info = self->settings->info;
     int64_t V = info->vocab_size, own = info->vocab_count;
@@ -48,8 +48,8 @@ static void find_logits(bp_memory_reader *self, bp_model *lm, int64_t count)
 
     memset(self->logits, 0, (size_t)(count * V) * sizeof *self->logits);
     if (self->settings->last) {
-        lm->ops->logits(lm, 0, self->none, 1, bias);
-        lm->ops->logits(lm, 0, self->rows, count, self->part);
+        model->ops->logits(model, 0, self->none, 1, bias);
+        model->ops->logits(model, 0, self->rows, count, self->part);
         for (int64_t r = 0; r < count; r++)
             for (int64_t v = 0; v < own; v++)
                 self->logits[r * V + info->vocab_first + v] = self->part[r * own + v] - bias[v];
@@ -104,15 +104,15 @@ static void add_key(const bp_memory_reader *self, int64_t list, const float *log
     }
 }
 
-void bp_memory_read(bp_memory_reader *self, bp_model *lm, int64_t unit, bp_buffer *out)
+void bp_memory_read(bp_memory_reader *self, bp_model *model, int64_t unit, bp_buffer *out)
 {
     const bp_memory_form *form = &self->form;
     int64_t each = bp_memory_units(form) / form->layers, at = unit / each,
             first = unit % each * BP_MEMORY_KEYS,
             count = form->keys - first < BP_MEMORY_KEYS ? form->keys - first : BP_MEMORY_KEYS;
 
-    lm->ops->values(lm, form->layer[at], first, count, self->rows, self->scratch);
-    find_logits(self, lm, count);
+    model->ops->values(model, form->layer[at], first, count, self->rows, self->scratch);
+    find_logits(self, model, count);
     for (int64_t r = 0; r < count && out; r++)
         add_key(self, (at * form->keys + first + r) * form->ends,
                 self->logits + r * self->settings->info->vocab_size, out);

@@ -36,7 +36,7 @@ bp_err explain_collect(explainer *self, const bp_explained *document)
         if (shares)
             bp_buffer_add(shares, &bytes, sizeof bytes);
         bp_heartbeat_progress();
-        err = self->methods[k]->collect(self->job->lm, &self->settings, document, shares);
+        err = self->methods[k]->collect(self->job->model, &self->settings, document, shares);
         bytes = (int64_t)(self->shares.bytes - at - sizeof bytes);
         if (shares)
             memcpy(self->shares.data + at, &bytes, sizeof bytes);

@@ -84,7 +84,7 @@ static void add_states(const keeper *self, const bp_explained *document, bp_buff
     bp_free(kept);
 }
 
-bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settings,
+bp_err bp_explain_collect_states(bp_model *model, const bp_explain_settings *settings,
                                  const bp_explained *document, bp_buffer *out)
 {
     int64_t T = document->T, C = settings->info->layer_width,
@@ -104,9 +104,9 @@ bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settin
                               : bp_fail_memory("states of all layers", 2 * floats, sizeof(float)));
 
     if (err == BP_OK) {
-        lm->ops->set_probe(lm, &self.probe);
-        err = lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, scratch);
-        lm->ops->set_probe(lm, NULL);
+        model->ops->set_probe(model, &self.probe);
+        err = model->ops->backbone(model, &batch, BP_MODEL_NO_DROPOUT, scratch);
+        model->ops->set_probe(model, NULL);
     }
     if (err == BP_OK) {
         take_last(&self, scratch);
@@ -147,8 +147,8 @@ bp_err bp_explain_read_states(const bp_explain_collection *all, int64_t document
     if (n < 0 || bytes != (size_t)(1 + n * (2 + count * C)) * sizeof(float))
         return bp_explain_damaged(document);
     out->n = n;
-    out->places = (const int32_t *)(const void *)data + 1;
-    out->tokens = out->places + n;
+    out->positions = (const int32_t *)(const void *)data + 1;
+    out->tokens = out->positions + n;
     out->states = (const float *)(const void *)(out->tokens + n);
     return BP_OK;
 }
@@ -164,7 +164,7 @@ bp_err bp_explain_points_find(bp_explain_points *out, const bp_explain_collectio
     out->first = bp_alloc("explain.points", all->documents + 1, sizeof *out->first);
     for (int64_t d = 0; d < all->documents && err == BP_OK; d++) {
         bp_explain_states states;
-        int32_t **lists[] = {&out->documents, &out->places, &out->tokens};
+        int32_t **lists[] = {&out->documents, &out->positions, &out->tokens};
 
         err = bp_explain_read_states(all, d, &states);
         if (err != BP_OK)
@@ -174,7 +174,7 @@ bp_err bp_explain_points_find(bp_explain_points *out, const bp_explain_collectio
                                 sizeof **lists[k]);
         for (int64_t k = 0; k < states.n; k++) {
             out->documents[out->n + k] = (int32_t)d;
-            out->places[out->n + k] = states.places[k];
+            out->positions[out->n + k] = states.positions[k];
             out->tokens[out->n + k] = states.tokens[k];
         }
         out->n += states.n;
@@ -187,7 +187,7 @@ void bp_explain_points_clear(bp_explain_points *points)
 {
     bp_free(points->first);
     bp_free(points->documents);
-    bp_free(points->places);
+    bp_free(points->positions);
     bp_free(points->tokens);
 }
 
@@ -198,7 +198,7 @@ bp_err bp_explain_points_write(const bp_explain_points *points, bp_h5 *h5, const
         const char *name;
         const int32_t *values;
     } LISTS[] = {{"point_document", points->documents},
-                 {"point_place", points->places},
+                 {"point_place", points->positions},
                  {"point_token", points->tokens}};
     int32_t *values = bp_alloc("explain.points", count, sizeof *values);
     bp_err err = BP_OK;
@@ -244,7 +244,7 @@ static bool is_at(const bp_explain_points *points, int64_t i, const bp_explain_w
     for (int64_t k = 0; k < length; k++)
         if (points->tokens[i + k] != word->forms[f][k] ||
             points->documents[i + k] != points->documents[i] ||
-            points->places[i + k] != points->places[i] + k)
+            points->positions[i + k] != points->positions[i] + k)
             return false;
     return true;
 }

@@ -1,4 +1,4 @@
-/* Lists of places with the largest coefficients. Called by memories.c and explain.c. */
+/* Lists of positions with the largest coefficients. Called by memories.c and explain.c. */
 #include "explain/states/memories.h"
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@ bp_err bp_triggers_new(bp_triggers *out, int64_t lists, int64_t k)
                          .counts = bp_try_alloc("explain.triggers", lists, sizeof(int32_t))};
     return out->list && out->counts
                ? BP_OK
-               : bp_fail_memory("places of keys", lists * k, sizeof(bp_trigger));
+               : bp_fail_memory("positions of keys", lists * k, sizeof(bp_trigger));
 }
 
 void bp_triggers_clear(bp_triggers *triggers)

@@ -1,5 +1,6 @@
 /* Documents of masked models and of tasks as examples between special tokens, and their targets:
- * places with the mask, or masked in turn; classes, words, ends of answers. Called by texts.c. */
+ * positions with the mask, or masked in turn; classes, words, ends of answers. Called by texts.c.
+ */
 #include "explain/texts/texts.h"
 
 #include "base/buffer.h"
@@ -11,7 +12,7 @@
 
 /* ---- masked models ---- */
 
-/* The entry of explain.masks for a document: places among its tokens, without special ones. */
+/* The entry of explain.masks for a document: positions among its tokens, without special ones. */
 static const json_t *masks_of(const explain_texts *texts, int64_t d)
 {
     return json_array_get(texts->masks, (size_t)d);
@@ -21,7 +22,7 @@ static bp_err fail_masks(const explain_texts *texts, int64_t d, const char *why)
 {
     return BP_FAIL(BP_ERR_FORMAT, "explain.bad_masks",
                    "the masks of document %" PRId64 " %s: at %s; give a list of lists, one for "
-                   "each document, of places among its tokens, from 0, or of [place, label]",
+                   "each document, of positions among its tokens, from 0, or of [place, label]",
                    d, why, texts->wish.masks);
 }
 
@@ -40,7 +41,7 @@ static void add_target(explain_reading *read, int32_t target, int64_t place)
 
     read->labels[document->K] = -1;
     read->targets[document->K] = target;
-    read->places[document->K++] = (int32_t)place;
+    read->positions[document->K++] = (int32_t)place;
 }
 
 /* An entry of a list of masks: a place, which is masked and whose token is the label, or [place,
@@ -86,7 +87,7 @@ static bp_err put_masks(const explain_texts *texts, int64_t d, explain_reading *
 /* Each ordinary token masked in turn; if there are more than explain.places, some at even steps. */
 static void mask_in_turn(const explain_texts *texts, explain_reading *read)
 {
-    int64_t T = read->document.T, count = 0, number = 0, most = texts->wish.places;
+    int64_t T = read->document.T, count = 0, number = 0, most = texts->wish.positions;
 
     for (int64_t t = 0; t < T; t++)
         count += is_ordinary(texts, read->inputs[t]);
@@ -126,7 +127,7 @@ static void add_targets(const explain_texts *texts, explain_reading *read, const
 {
     const task_documents *examples = &texts->examples;
     int64_t place = bp_task_documents_at(examples, row, end, 0, read->document.T);
-    int32_t label = examples->kind->over_places ? row->answer[end] : row->label;
+    int32_t label = examples->kind->over_positions ? row->answer[end] : row->label;
 
     if (examples->kind->is_value) {
         add_target(read, 0, place);
@@ -153,12 +154,12 @@ static void add_targets(const explain_texts *texts, explain_reading *read, const
 static void add_row(const explain_texts *texts, explain_reading *read, const task_row *row,
                     int64_t end)
 {
-    bool over_places = texts->examples.kind->over_places;
+    bool over_positions = texts->examples.kind->over_positions;
     int64_t first = read->document.K;
 
     add_targets(texts, read, row, end);
     for (int64_t k = first; k < read->document.K; k++)
-        read->labels[k] = over_places ? row->answer[end] : row->label;
+        read->labels[k] = over_positions ? row->answer[end] : row->label;
 }
 
 static void list_rows(const explain_texts *texts, int64_t d, explain_reading *read)

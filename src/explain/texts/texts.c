@@ -72,7 +72,7 @@ static bp_err read_line(explain_texts *texts, int64_t d, explain_reading *read)
                           read->sources);
     for (int64_t t = 0; t < read->document.T; t++) {
         read->targets[t] = read->inputs[t + 1];
-        read->places[t] = (int32_t)t;
+        read->positions[t] = (int32_t)t;
     }
     return err;
 }
@@ -90,7 +90,7 @@ bp_err explain_texts_read(explain_texts *texts, int64_t d, explain_reading *read
                                     .segments = texts->framed ? read->segments : NULL,
                                     .sources = read->sources,
                                     .targets = read->targets,
-                                    .places = read->places,
+                                    .positions = read->positions,
                                     .foils = read->foils};
     return texts->framed ? explain_framed_read(texts, d, read) : read_line(texts, d, read);
 }
@@ -101,7 +101,7 @@ static void allocate(explain_reading *read, const explain_sizes *most, int64_t f
                               .segments = bp_alloc("explain", most->T + 1, sizeof *read->segments),
                               .sources = bp_alloc("explain", most->S + 1, sizeof *read->sources),
                               .targets = bp_alloc("explain", most->K, sizeof *read->targets),
-                              .places = bp_alloc("explain", most->K, sizeof *read->places),
+                              .positions = bp_alloc("explain", most->K, sizeof *read->positions),
                               .labels = bp_alloc("explain", most->K, sizeof *read->labels),
                               .foils = bp_alloc("explain", most->K * foils, sizeof *read->foils)};
 }
@@ -121,7 +121,7 @@ void explain_reading_clear(explain_reading *read)
     bp_free(read->segments);
     bp_free(read->sources);
     bp_free(read->targets);
-    bp_free(read->places);
+    bp_free(read->positions);
     bp_free(read->labels);
     bp_free(read->foils);
 }

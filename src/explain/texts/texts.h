@@ -27,7 +27,7 @@ typedef struct explain_wish {
     explain_target target;
     const char *outcome; /* the named one */
     const char *masks;   /* explain.masks; NULL if not set */
-    int64_t places;      /* explain.places */
+    int64_t positions;   /* explain.places */
     const char *sets;    /* explain.sets; NULL if not set */
 } explain_wish;
 
@@ -43,7 +43,7 @@ typedef struct explain_reading {
     int32_t *segments;     /* [most T + 1] */
     int32_t *sources;      /* [most S] */
     int32_t *targets;      /* [most K] */
-    int32_t *places;       /* [most K] */
+    int32_t *positions;    /* [most K] */
     int32_t *labels;       /* [most K] */
     int32_t *foils;        /* [most K][foils] */
 } explain_reading;
@@ -107,7 +107,7 @@ bp_err explain_sets_open(explain_texts *texts);
 bp_err explain_framed_open(explain_texts *texts, const bp_mesh *mesh);
 /** Read example d and its targets (unknown labels: none; the best: 0). */
 bp_err explain_framed_read(explain_texts *texts, int64_t d, explain_reading *read);
-/** The most predictions of an example of `length` places. */
+/** The most predictions of an example of `length` positions. */
 int64_t explain_framed_most(const explain_texts *texts, int64_t length);
 /** For spans: the document of a window. */
 int64_t explain_framed_document(const explain_texts *texts, int64_t d);

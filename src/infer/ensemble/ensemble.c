@@ -42,7 +42,7 @@ static void fill_row(const ensemble *self, float *values, int64_t stride, const 
     const double *totals = &work->totals[3 * r];
     double information = totals[1] < 0 ? 0 : totals[1];
     int32_t top = work->tops[r];
-    int64_t agreeing = 0, first = bp_model_first_member(&self->lm.info);
+    int64_t agreeing = 0, first = bp_model_first_member(&self->model.info);
 
     for (int64_t m = 0; m < in->members; m++) {
         const bp_member_row *known = &in->known[m * in->known_stride + r];
@@ -50,11 +50,12 @@ static void fill_row(const ensemble *self, float *values, int64_t stride, const 
         agreeing += known->top == top;
         values[(first + m) * stride] = known->logprob;
     }
-    fill_extras(values + (first + in->members) * stride, stride, work, in, r, self->lm.info.extras);
+    fill_extras(values + (first + in->members) * stride, stride, work, in, r,
+                self->model.info.extras);
     if (work->sets)
         ensemble_fill_sets(values, stride, &work->set_rows[r]);
-    if (self->lm.info.tempered)
-        ensemble_fill_tempered(values + bp_model_first_tempered(&self->lm.info) * stride, stride,
+    if (self->model.info.tempered)
+        ensemble_fill_tempered(values + bp_model_first_tempered(&self->model.info) * stride, stride,
                                self->beta, (double)work->max[r], logprob,
                                (const double[]){work->powers[r * ENSEMBLE_POWERS].power,
                                                 work->powers[r * ENSEMBLE_POWERS + 1].power});
@@ -74,7 +75,7 @@ static void fill_row(const ensemble *self, float *values, int64_t stride, const 
 static void fill_distributions(const ensemble *self, float *log_p, const ensemble_work *work,
                                const bp_mixture *in)
 {
-    int64_t V = self->lm.info.vocab_size;
+    int64_t V = self->model.info.vocab_size;
 
 #pragma omp parallel for schedule(static) if (in->rows * in->columns > 8192)
     for (int64_t r = 0; r < in->rows; r++)
@@ -114,12 +115,12 @@ static bp_err score_part(ensemble *self, const bp_model_batch *part, const answe
         bp_mixture in = ensemble_mixture(self, &work, first, rows);
         if (work.sets)
             ensemble_find_sets(self, &work, &in);
-        if (self->lm.info.tempered)
+        if (self->model.info.tempered)
             ensemble_find_powers(self, &work, &in);
         for (int64_t r = 0; r < rows && out->values; r++)
-            fill_row(self, out->values + work.places[first + r], out->stride, &work, &in, r);
+            fill_row(self, out->values + work.positions[first + r], out->stride, &work, &in, r);
         if (out->log_p)
-            fill_distributions(self, out->log_p + first * self->lm.info.vocab_size, &work, &in);
+            fill_distributions(self, out->log_p + first * self->model.info.vocab_size, &work, &in);
     }
     return BP_OK;
 }
@@ -136,7 +137,7 @@ static bp_err score_parts(ensemble *self, const bp_model_batch *batch, float *lo
         out.values = values ? values + first * batch->length : NULL;
         err = score_part(self, &part, &out);
         if (log_p)
-            out.log_p += bp_model_batch_rows(&part) * self->lm.info.vocab_size;
+            out.log_p += bp_model_batch_rows(&part) * self->model.info.vocab_size;
     }
     return err;
 }
@@ -161,12 +162,12 @@ static void complete(const ensemble *self, float *log_p, int64_t floats)
     bp_free(scratch);
 }
 
-static bp_err ensemble_distribution(bp_model *lm, const bp_model_batch *batch, int64_t pass,
+static bp_err ensemble_distribution(bp_model *model, const bp_model_batch *batch, int64_t pass,
                                     float *log_p, float *values)
 {
-    ensemble *self = (ensemble *)lm;
-    int64_t statistics = batch->windows * batch->length * lm->info.statistics,
-            floats = log_p ? bp_model_batch_rows(batch) * lm->info.vocab_size : 0;
+    ensemble *self = (ensemble *)model;
+    int64_t statistics = batch->windows * batch->length * model->info.statistics,
+            floats = log_p ? bp_model_batch_rows(batch) * model->info.vocab_size : 0;
     bp_err err;
 
     (void)pass; /* members have their own */
@@ -188,29 +189,29 @@ static bp_err ensemble_distribution(bp_model *lm, const bp_model_batch *batch, i
     return BP_OK;
 }
 
-static bp_err ensemble_score(bp_model *lm, const bp_model_batch *batch, float *values)
+static bp_err ensemble_score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    return ensemble_distribution(lm, batch, BP_MODEL_NO_DROPOUT, NULL, values);
+    return ensemble_distribution(model, batch, BP_MODEL_NO_DROPOUT, NULL, values);
 }
 
 /* ---- the rest of the face ---- */
 
-bp_model *bp_ensemble_member_model(const bp_model *lm, int64_t member)
+bp_model *bp_ensemble_member_model(const bp_model *model, int64_t member)
 {
-    const ensemble *self = (const ensemble *)lm;
+    const ensemble *self = (const ensemble *)model;
     int64_t backbone = self->members[member].backbone;
 
-    return backbone < 0 ? NULL : self->backbones[backbone].lm;
+    return backbone < 0 ? NULL : self->backbones[backbone].model;
 }
 
-const char *bp_ensemble_member_name(const bp_model *lm, int64_t member)
+const char *bp_ensemble_member_name(const bp_model *model, int64_t member)
 {
-    return ((const ensemble *)lm)->members[member].name;
+    return ((const ensemble *)model)->members[member].name;
 }
 
-double bp_ensemble_member_oob(const bp_model *lm, int64_t member)
+double bp_ensemble_member_oob(const bp_model *model, int64_t member)
 {
-    return ((const ensemble *)lm)->members[member].oob;
+    return ((const ensemble *)model)->members[member].oob;
 }
 
 static void add_text(bp_sha256 *hash, const char *text)
@@ -228,9 +229,9 @@ void bp_ensemble_digest(const char *way, const char *const *digests, int64_t cou
     bp_sha256_finish(&hash, out);
 }
 
-void ensemble_free(bp_model *lm)
+void ensemble_free(bp_model *model)
 {
-    ensemble *self = (ensemble *)lm;
+    ensemble *self = (ensemble *)model;
 
     for (int64_t k = 0; self->members && k < self->member_count; k++)
         bp_free(self->members[k].name);

@@ -50,11 +50,11 @@ int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shap
                                int64_t members, int64_t tokens, int64_t memory_bytes, bool sets);
 
 /** One member's model; NULL if it is on other ranks. Borrowed. */
-bp_model *bp_ensemble_member_model(const bp_model *lm, int64_t member);
+bp_model *bp_ensemble_member_model(const bp_model *model, int64_t member);
 /** "m00", as in the list; "pass-000", "sample-000". Borrowed. */
-const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
+const char *bp_ensemble_member_name(const bp_model *model, int64_t member);
 /** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */
-double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
+double bp_ensemble_member_oob(const bp_model *model, int64_t member);
 
 /** Inverse temperatures at which bp_ensemble_add_scaled sums: 2^((k - 12)/8), k = 0 .. 24, as
  * float32. */
@@ -76,15 +76,16 @@ typedef struct bp_scaled_sums {
 
 /** Add a batch's scored tokens. Collective over mesh->replica; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
-bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
+bp_err bp_ensemble_add_scaled(bp_model *model, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /** The true outcome of each scored place of a batch among all outcomes of the mixture, in the order
- * of places. For an ensemble with sets.
+ * of positions. For an ensemble with sets.
  *
  * Collective: over mesh->replica.
  * Shapes:     targets[bp_model_batch_rows(batch)], equal on all its ranks.
  * Errors:     BP_ERR_SYSTEM. */
-bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets);
+bp_err bp_ensemble_targets(bp_model *model, const bp_model_batch *batch,
+                           bp_conformal_target *targets);
 
 /** The digest of a list of checkpoints as one model: over their digests in order, and over how
  * members are drawn (NULL: the list is the members). Local: no MPI. */

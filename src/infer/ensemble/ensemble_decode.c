@@ -10,27 +10,27 @@
 
 typedef struct ensemble_decoding {
     bp_decoding face;
-    bp_decoding **parts;  /* [backbone_count] */
-    ensemble_work work;   /* rows: slots */
-    int *counts, *places; /* [mesh->members] of a gathered chunk, in floats */
+    bp_decoding **parts;   /* [backbone_count] */
+    ensemble_work work;    /* rows: slots */
+    int *counts, *offsets; /* [mesh->members] of a gathered chunk, in floats */
     char *memory;
 } ensemble_decoding;
 
 /* Lays out the work of a step, or counts it. */
 static void lay_out(ensemble_decoding *self, bp_arena *arena)
 {
-    const ensemble *all = (const ensemble *)self->face.lm;
+    const ensemble *all = (const ensemble *)self->face.model;
     int64_t A = all->mesh->members;
 
     ensemble_lay_out_rows(all, &self->work, self->face.slots, arena);
     self->counts = (int *)(void *)bp_arena_floats(arena, A);
-    self->places = (int *)(void *)bp_arena_floats(arena, A);
+    self->offsets = (int *)(void *)bp_arena_floats(arena, A);
 }
 
 /* One backbone that continues sequences on this rank. */
 static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, const bp_decoding *of)
 {
-    const bp_member_sampler *sampler = ((const ensemble *)of->lm)->sampler;
+    const bp_member_sampler *sampler = ((const ensemble *)of->model)->sampler;
 
     *out = NULL;
     if (backbone->pass != BP_MODEL_NO_DROPOUT || (sampler && sampler->ops->logits))
@@ -38,13 +38,13 @@ static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, co
                        "members by :%s do not continue sequences: at their model; take members of "
                        "an ensemble, or samples",
                        sampler->ops->word);
-    if (!backbone->lm->ops->decode_states)
+    if (!backbone->model->ops->decode_states)
         return BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                        "a member of kind %s does not continue sequences: at model.kind; take "
                        "checkpoints of causal networks",
-                       backbone->lm->info.kind);
-    backbone->lm->info.source_capacity = of->lm->info.source_capacity;
-    return bp_model_decode_new(out, backbone->lm, of->groups, of->slots, of->capacity);
+                       backbone->model->info.kind);
+    backbone->model->info.source_capacity = of->model->info.source_capacity;
+    return bp_model_decode_new(out, backbone->model, of->groups, of->slots, of->capacity);
 }
 
 static bp_err reserve(ensemble_decoding *self)
@@ -69,7 +69,7 @@ static bp_err reserve(ensemble_decoding *self)
 void ensemble_decode_free(bp_decoding *decoding)
 {
     ensemble_decoding *self = (ensemble_decoding *)decoding;
-    const ensemble *all = (const ensemble *)decoding->lm;
+    const ensemble *all = (const ensemble *)decoding->model;
 
     for (int64_t t = 0; self->parts && t < all->backbone_count; t++)
         bp_model_decode_free(&self->parts[t]);
@@ -78,14 +78,14 @@ void ensemble_decode_free(bp_decoding *decoding)
     bp_free(self);
 }
 
-bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+bp_err ensemble_decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                            int64_t capacity)
 {
-    ensemble *all = (ensemble *)lm;
+    ensemble *all = (ensemble *)model;
     ensemble_decoding *self = bp_alloc("infer.ensemble", 1, sizeof *self);
     bp_err err = BP_OK;
 
-    self->face = (bp_decoding){lm, groups, slots, capacity};
+    self->face = (bp_decoding){model, groups, slots, capacity};
     self->parts = bp_alloc("infer.ensemble", all->backbone_count + 1, sizeof(bp_decoding *));
     for (int64_t t = 0; t < all->backbone_count && err == BP_OK; t++)
         err = open_part(&self->parts[t], &all->backbones[t], &self->face);
@@ -103,7 +103,7 @@ void ensemble_decode_reset(bp_decoding *decoding, int group)
 {
     const ensemble_decoding *self = (const ensemble_decoding *)decoding;
 
-    for (int64_t t = 0; t < ((const ensemble *)decoding->lm)->backbone_count; t++)
+    for (int64_t t = 0; t < ((const ensemble *)decoding->model)->backbone_count; t++)
         bp_model_decode_reset(self->parts[t], group);
 }
 
@@ -111,38 +111,38 @@ void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
 {
     const ensemble_decoding *self = (const ensemble_decoding *)decoding;
 
-    for (int64_t t = 0; t < ((const ensemble *)decoding->lm)->backbone_count; t++)
+    for (int64_t t = 0; t < ((const ensemble *)decoding->model)->backbone_count; t++)
         bp_model_decode_sources(self->parts[t], group, sources);
 }
 
-int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
+int64_t ensemble_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity)
 {
-    const ensemble *all = (const ensemble *)lm;
-    ensemble_decoding plan = {.face = {(bp_model *)(uintptr_t)lm, groups, slots, capacity}};
+    const ensemble *all = (const ensemble *)model;
+    ensemble_decoding plan = {.face = {(bp_model *)(uintptr_t)model, groups, slots, capacity}};
     bp_arena arena = {0};
 
     lay_out(&plan, &arena);
     for (int64_t t = 0; t < all->backbone_count; t++)
         arena.used_bytes +=
-            (size_t)bp_model_decode_bytes(all->backbones[t].lm, groups, slots, capacity);
+            (size_t)bp_model_decode_bytes(all->backbones[t].model, groups, slots, capacity);
     return (int64_t)arena.used_bytes;
 }
 
 /* Gather rows [rows][columns] of log p to [rows][V] on all ranks across members. */
 static void gather_columns(ensemble_decoding *self, float *logprob, const float *mine, int64_t rows)
 {
-    const ensemble *all = (const ensemble *)self->face.lm;
-    int64_t V = all->lm.info.vocab_count, first;
+    const ensemble *all = (const ensemble *)self->face.model;
+    int64_t V = all->model.info.vocab_count, first;
     int A = all->mesh->members;
     float *gathered = self->work.outgoing;
 
     for (int k = 0; k < A; k++) {
         self->counts[k] = bp_mpi_count(rows * ensemble_columns(V, k, A, &first));
-        self->places[k] = bp_mpi_count(rows * first);
+        self->offsets[k] = bp_mpi_count(rows * first);
     }
     BP_MPI_WAIT("all_gather",
                 MPI_Allgatherv(mine, self->counts[all->mesh->member_index], MPI_FLOAT, gathered,
-                               self->counts, self->places, MPI_FLOAT, all->mesh->across));
+                               self->counts, self->offsets, MPI_FLOAT, all->mesh->across));
     for (int k = 0; k < A; k++) {
         int64_t count = ensemble_columns(V, k, A, &first);
 
@@ -155,7 +155,7 @@ static void gather_columns(ensemble_decoding *self, float *logprob, const float 
 /* The mixture's log-probabilities of rows [first, first + rows), in work->mixture. */
 static void mix(ensemble_decoding *self, int64_t first, int64_t rows)
 {
-    ensemble *all = (ensemble *)self->face.lm;
+    ensemble *all = (ensemble *)self->face.model;
     ensemble_work *work = &self->work;
     bool alone = all->mesh->members == 1;
     bp_mixture in;
@@ -170,13 +170,13 @@ static void mix(ensemble_decoding *self, int64_t first, int64_t rows)
 static void run_backbones(ensemble_decoding *self, int group, const bp_decode_step *step,
                           int64_t active)
 {
-    const ensemble *all = (const ensemble *)self->face.lm;
+    const ensemble *all = (const ensemble *)self->face.model;
     float *hidden = self->work.hidden;
 
     for (int64_t t = 0; t < all->backbone_count; t++) {
         const ensemble_backbone *backbone = &all->backbones[t];
 
-        backbone->lm->ops->decode_states(self->parts[t], group, step, hidden);
+        backbone->model->ops->decode_states(self->parts[t], group, step, hidden);
         if (!ensemble_is_last(all))
             continue;
         memset(hidden + active * backbone->width, 0,
@@ -189,9 +189,9 @@ void ensemble_decode(bp_decoding *decoding, int group, const bp_decode_step *ste
                      float *statistics)
 {
     ensemble_decoding *self = (ensemble_decoding *)decoding;
-    const ensemble *all = (const ensemble *)decoding->lm;
+    const ensemble *all = (const ensemble *)decoding->model;
     ensemble_work *work = &self->work;
-    int64_t V = all->lm.info.vocab_count, active = 0, row = 0;
+    int64_t V = all->model.info.vocab_count, active = 0, row = 0;
 
     for (int64_t s = 0; s < step->slots; s++)
         active += step->counts[s] > 0;

@@ -52,7 +52,7 @@ static void all_first(int32_t *tops, int64_t rows, MPI_Comm comm)
 static void know_member(ensemble *self, ensemble_work *work, bp_member_row *known,
                         const float *logits, int64_t first, int64_t rows)
 {
-    const bp_model_info *info = &self->lm.info;
+    const bp_model_info *info = &self->model.info;
     bp_logit_rows in = {.logits = logits,
                         .targets = work->targets + first,
                         .rows = rows,
@@ -83,15 +83,15 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
 static void take_more(const ensemble *self, bp_member_row *known, const float *hidden,
                       int64_t width, int64_t rows)
 {
-    bool varies = self->lm.info.extras >> BP_EXTRA_VARIANCE & 1,
-         measured = self->lm.info.extras >> BP_EXTRA_DISTANCE & 1;
+    bool varies = self->model.info.extras >> BP_EXTRA_VARIANCE & 1,
+         measured = self->model.info.extras >> BP_EXTRA_DISTANCE & 1;
 
     for (int64_t r = 0; r < rows && (varies || measured); r++) {
         if (measured)
             self->sampler->ops->distance(self->sampler, hidden + r * width, 1, width,
                                          &known[r].more);
         else
-            known[r].more = hidden[r * width + self->lm.info.vocab_size];
+            known[r].more = hidden[r * width + self->model.info.vocab_size];
     }
 }
 
@@ -101,9 +101,9 @@ static void change_logits(ensemble *self, const ensemble_work *work, const ensem
 {
     bp_member_rows of = {.member = member - self->members,
                          .rows = rows,
-                         .first_column = self->lm.info.vocab_first,
-                         .columns = self->lm.info.vocab_count,
-                         .places = work->places + first,
+                         .first_column = self->model.info.vocab_first,
+                         .columns = self->model.info.vocab_count,
+                         .positions = work->positions + first,
                          .first_slot = work->first_slot,
                          .length = work->length};
 
@@ -130,10 +130,10 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
     int64_t filled = bp_head_filled_rows(rows, work->chunk);
 
     if (work->decodings)
-        backbone->lm->ops->decode_logits(work->decodings[member->backbone], member->head, hidden,
-                                         filled, logits);
+        backbone->model->ops->decode_logits(work->decodings[member->backbone], member->head, hidden,
+                                            filled, logits);
     else
-        backbone->lm->ops->logits(backbone->lm, member->head, hidden, filled, logits);
+        backbone->model->ops->logits(backbone->model, member->head, hidden, filled, logits);
     if (self->sampler && self->sampler->ops->logits)
         change_logits(self, work, member, logits, first, rows);
 }
@@ -144,7 +144,7 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
  * goes to its final place. */
 static void pack_slices(const ensemble *self, ensemble_work *work, float *mine, int64_t rows)
 {
-    int64_t V = self->lm.info.vocab_count;
+    int64_t V = self->model.info.vocab_count;
     int A = self->mesh->members;
 
     for (int to = 0; to < A; to++) {
@@ -202,7 +202,7 @@ static void start_sends(ensemble *self, ensemble_work *work, int64_t round, int6
     pack_slices(self, work, logits + me * rows * self->columns, rows);
     for (int step = 1; step < A; step++) {
         int to = (me + step) % A;
-        int64_t first, count = ensemble_columns(self->lm.info.vocab_count, to, A, &first);
+        int64_t first, count = ensemble_columns(self->model.info.vocab_count, to, A, &first);
 
         if (count > 0)
             bp_send_start(&self->sending[to], work->outgoing + rows * first,
@@ -321,9 +321,9 @@ void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t ro
     gather_members(self, work, first, rows);
     in = ensemble_mixture(self, work, first, rows);
     bp_mixture_rows(work->mixed, &in);
-    if (bp_model_is_prior(&self->lm.info))
+    if (bp_model_is_prior(&self->model.info))
         sum_prior(self, work, rows);
     combine(self, work, rows);
-    if (bp_model_is_prior(&self->lm.info))
+    if (bp_model_is_prior(&self->model.info))
         split_prior(self, work, rows);
 }

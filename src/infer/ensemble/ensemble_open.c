@@ -373,7 +373,7 @@ static void digest(const opening *o, char out[65])
  * (nn/heads/random_features.c). */
 static unsigned extras_of(const opening *o)
 {
-    const bp_model_info *info = &o->self->lm.info;
+    const bp_model_info *info = &o->self->model.info;
     bool process = true;
 
     if (!bp_task_has_head(&info->task) || !bp_task_is_softmax(&info->task))
@@ -390,7 +390,7 @@ static bp_err fill_info(opening *o)
 {
     ensemble *self = o->self;
     const bp_mesh *mesh = self->mesh;
-    bp_model_info *info = &self->lm.info;
+    bp_model_info *info = &self->model.info;
 
     *info = o->infos[0];
     info->kind = "ensemble";
@@ -479,16 +479,16 @@ static bp_err add_backbone(opening *o, int64_t k)
 {
     ensemble *self = o->self;
     const bp_mesh *mesh = self->mesh;
-    bp_model *lm = self->models[are_many(o) ? self->backbone_count : 0];
+    bp_model *model = self->models[are_many(o) ? self->backbone_count : 0];
 
-    BP_ASSERT(lm->ops->distribution || !ensemble_is_of_texts(self));
-    if (!lm->ops->backbone)
+    BP_ASSERT(model->ops->distribution || !ensemble_is_of_texts(self));
+    if (!model->ops->backbone)
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
                        "a member of kind %s can't be split, but mesh.tensor = %d and "
                        "mesh.pipeline = %d: at member %lld; leave both at 1",
-                       lm->info.kind, mesh->tensor_ranks, mesh->pipeline_ranks, (long long)k);
-    self->backbones[self->backbone_count++] =
-        (ensemble_backbone){.lm = lm, .pass = BP_MODEL_NO_DROPOUT, .width = lm->info.width};
+                       model->info.kind, mesh->tensor_ranks, mesh->pipeline_ranks, (long long)k);
+    self->backbones[self->backbone_count++] = (ensemble_backbone){
+        .model = model, .pass = BP_MODEL_NO_DROPOUT, .width = model->info.width};
     return BP_OK;
 }
 
@@ -503,7 +503,7 @@ static bp_err place_member(opening *o, int64_t k)
         return err;
     self->members[k].backbone = self->backbone_count - 1;
     backbone = &self->backbones[self->members[k].backbone];
-    bp_member_place at = {.lm = backbone->lm,
+    bp_member_place at = {.model = backbone->model,
                           .member = k,
                           .last = ensemble_is_last(self),
                           .dropout = BP_MODEL_NO_DROPOUT};
@@ -578,7 +578,7 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
         bp_free(self);
         return err;
     }
-    self->lm.ops = &ensemble_ops;
+    self->model.ops = &ensemble_ops;
     self->mesh = mesh;
     self->sampler = spec->sampler;
     self->memory_bytes = spec->memory_bytes;
@@ -589,9 +589,9 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
         err = bp_agree(mesh->compute, place_members(&o));
     close_opening(&o);
     if (err != BP_OK) {
-        ensemble_free(&self->lm);
+        ensemble_free(&self->model);
         return err;
     }
-    *out = &self->lm;
+    *out = &self->model;
     return BP_OK;
 }

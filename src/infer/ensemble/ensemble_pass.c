@@ -33,7 +33,7 @@ static size_t row_bytes(int64_t members, int64_t A, int64_t tensors, int64_t voc
 size_t ensemble_row_bytes(const ensemble *self)
 {
     return row_bytes(self->member_count, self->mesh->members, self->mesh->tensor_ranks,
-                     self->lm.info.vocab_size);
+                     self->model.info.vocab_size);
 }
 
 /* Rows whose distributions are in memory at once. */
@@ -78,7 +78,7 @@ static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
 {
     int64_t exchanged = of->side > 1 ? work->chunk * of->vocab_count : 0;
 
-    work->places = ensemble_take(arena, work->rows, sizeof *work->places);
+    work->positions = ensemble_take(arena, work->rows, sizeof *work->positions);
     work->targets = ensemble_take(arena, work->rows, sizeof *work->targets);
     if (!of->last)
         return;
@@ -115,11 +115,11 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
                  .side = self->mesh->members,
                  .widest = self->widest,
                  .columns = self->columns,
-                 .vocab_count = self->lm.info.vocab_count,
+                 .vocab_count = self->model.info.vocab_count,
                  .temperature = temperature,
-                 .tempered = self->lm.info.tempered,
-                 .prior = bp_model_is_prior(&self->lm.info),
-                 .sets = self->lm.info.sets};
+                 .tempered = self->model.info.tempered,
+                 .prior = bp_model_is_prior(&self->model.info),
+                 .sets = self->model.info.sets};
 
     for (int64_t t = 0; t < self->backbone_count; t++)
         of.widths += self->backbones[t].width;
@@ -212,7 +212,7 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batc
     lay_out(&of, work, &arena);
     for (int64_t i = 0; i < tokens; i++)
         if (batch->targets[i] >= 0) {
-            work->places[row] = i;
+            work->positions[row] = i;
             work->targets[row++] = batch->targets[i];
         }
     return BP_OK;
@@ -224,7 +224,7 @@ static void copy_scored(float *to, const ensemble_work *work, int64_t width)
 {
 #pragma omp parallel for schedule(static) if (work->rows * width > 8192)
     for (int64_t r = 0; r < work->rows; r++)
-        memcpy(to + r * width, work->states + work->places[r] * width,
+        memcpy(to + r * width, work->states + work->positions[r] * width,
                (size_t)width * sizeof(float));
     memset(to + work->rows * width, 0, (size_t)(work->chunk * width) * sizeof(float));
 }
@@ -237,7 +237,7 @@ bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_mode
     for (int64_t t = 0; t < self->backbone_count && err == BP_OK; t++) {
         const ensemble_backbone *backbone = &self->backbones[t];
 
-        err = backbone->lm->ops->backbone(backbone->lm, batch, backbone->pass, work->states);
+        err = backbone->model->ops->backbone(backbone->model, batch, backbone->pass, work->states);
         if (err != BP_OK || !ensemble_is_last(self))
             continue;
         copy_scored(hidden, work, backbone->width);

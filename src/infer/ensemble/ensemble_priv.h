@@ -10,7 +10,7 @@
 
 /** One run of a model's backbone; its members share the states. */
 typedef struct ensemble_backbone {
-    bp_model *lm; /* borrowed from ensemble.models */
+    bp_model *model; /* borrowed from ensemble.models */
     int64_t pass, width;
 } ensemble_backbone;
 
@@ -32,12 +32,12 @@ typedef struct ensemble_set_row {
 
 /** Powers of a row at another temperature: the sums of p^b and p^(2b). */
 #define ENSEMBLE_POWERS 2
-/** Memory of a batch, an arena that grows. On ranks of other stages only `places` and
+/** Memory of a batch, an arena that grows. On ranks of other stages only `positions` and
  * `targets`. */
 typedef struct ensemble_work {
     int64_t rows;               /* scored tokens of the batch */
     int64_t first_slot, length; /* of the batch */
-    int64_t *places;            /* [rows] in the batch */
+    int64_t *positions;         /* [rows] in the batch */
     int32_t *targets;           /* [rows] */
     float *states;              /* [windows * length][largest width] of one backbone */
     float *hidden;              /* [backbones][rows filled][width], contiguous */
@@ -60,7 +60,7 @@ typedef struct ensemble_work {
 } ensemble_work;
 
 typedef struct ensemble {
-    bp_model lm;
+    bp_model model;
     const bp_mesh *mesh;        /* borrowed */
     bp_member_sampler *sampler; /* borrowed; NULL if the members are listed */
     size_t memory_bytes;        /* of the distributions */
@@ -141,7 +141,7 @@ void ensemble_fill_tempered(float *values, int64_t stride, double beta, double m
 /** For the last pipeline stage, where logits are. */
 bool ensemble_is_last(const ensemble *self);
 
-void ensemble_free(bp_model *lm);
+void ensemble_free(bp_model *model);
 
 /* ensemble_sets.c */
 void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena);
@@ -166,13 +166,13 @@ bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *lo
 bp_err ensemble_add_scaled_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /* ensemble_decode.c: see bp_model_ops. */
-bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+bp_err ensemble_decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                            int64_t capacity);
 void ensemble_decode_free(bp_decoding *decoding);
 void ensemble_decode_reset(bp_decoding *decoding, int group);
 void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 void ensemble_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);
-int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
+int64_t ensemble_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity);
 
 #endif

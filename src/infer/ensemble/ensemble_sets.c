@@ -254,7 +254,7 @@ static void find_block(ensemble *self, ensemble_work *work, const bp_mixture *in
         row->lac = (int64_t)sets->sums[3 * r + 2];
         for (int k = 0; k < GROUPED; k++)
             row->grouped[k] = ends ? sets->search[r * GROUPED + k].set
-                                   : (bp_conformal_set){self->lm.info.vocab_size, -1};
+                                   : (bp_conformal_set){self->model.info.vocab_size, -1};
     }
 }
 

@@ -25,14 +25,15 @@ static bp_err find_part(ensemble *self, const bp_model_batch *part, bp_conformal
     return BP_OK;
 }
 
-bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets)
+bp_err bp_ensemble_targets(bp_model *model, const bp_model_batch *batch,
+                           bp_conformal_target *targets)
 {
-    ensemble *self = (ensemble *)lm;
+    ensemble *self = (ensemble *)model;
     int64_t rows = 0;
     bp_model_batch part;
     bp_err err = BP_OK;
 
-    BP_ASSERT(lm->info.sets);
+    BP_ASSERT(model->info.sets);
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
         ensemble_take_part(self, batch, first, &part);
         err = find_part(self, &part, targets + rows);

@@ -80,14 +80,14 @@ static bp_err add_scaled_part(ensemble *self, const bp_model_batch *part, bp_sca
     return BP_OK;
 }
 
-bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums)
+bp_err bp_ensemble_add_scaled(bp_model *model, const bp_model_batch *batch, bp_scaled_sums *sums)
 {
-    ensemble *self = (ensemble *)lm;
+    ensemble *self = (ensemble *)model;
     bp_scaled_sums here = {.tokens = 0};
     bp_model_batch part;
     bp_err err = BP_OK;
 
-    if (bp_task_kind_of(&lm->info.task)->over_places)
+    if (bp_task_kind_of(&model->info.task)->over_positions)
         return ensemble_add_scaled_spans(self, batch, sums);
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
         ensemble_take_part(self, batch, first, &part);

@@ -1,6 +1,6 @@
-/* An ensemble of models that have no softmax over outcomes: values of texts, and places in a text
- * where a span begins and ends. The members' outputs are combined unchanged, in member order on
- * each rank. Called by ensemble.c instead of ensemble_mix.c. */
+/* An ensemble of models that have no softmax over outcomes: values of texts, and positions in a
+ * text where a span begins and ends. The members' outputs are combined unchanged, in member order
+ * on each rank. Called by ensemble.c instead of ensemble_mix.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -20,12 +20,12 @@ typedef struct texts {
 
 bool ensemble_is_of_texts(const ensemble *self)
 {
-    return !bp_task_is_softmax(&self->lm.info.task);
+    return !bp_task_is_softmax(&self->model.info.task);
 }
 
 static bool finds_spans(const ensemble *self)
 {
-    return bp_task_kind_of(&self->lm.info.task)->over_places;
+    return bp_task_kind_of(&self->model.info.task)->over_positions;
 }
 
 static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
@@ -54,8 +54,8 @@ static bp_err run_members(ensemble *self, texts *work)
          k += mesh->members) {
         const ensemble_backbone *backbone = &self->backbones[self->members[k].backbone];
 
-        err = backbone->lm->ops->distribution(backbone->lm, &asked, backbone->pass,
-                                              work->values + k * work->count, NULL);
+        err = backbone->model->ops->distribution(backbone->model, &asked, backbone->pass,
+                                                 work->values + k * work->count, NULL);
     }
     return bp_comm_size(mesh->replica) > 1 ? bp_agree(mesh->replica, err) : err;
 }
@@ -87,7 +87,7 @@ static double take_members(const ensemble *self, const texts *work, int64_t k, f
     for (int64_t m = 0; m < self->member_count; m++) {
         mean += value_of(work, m, k);
         if (values)
-            values[(bp_model_first_member(&self->lm.info) + m) * work->stride] =
+            values[(bp_model_first_member(&self->model.info) + m) * work->stride] =
                 (float)value_of(work, m, k);
     }
     mean /= M;
@@ -133,8 +133,8 @@ static double mean_logprob(const ensemble *self, const texts *work, int64_t k)
     return sum > 0 ? most + log(sum / (double)self->member_count) : -INFINITY;
 }
 
-/* For the places of the window whose values begin at `first`. */
-static place_mixture mix_places(const ensemble *self, const texts *work, int64_t first)
+/* For the positions of the window whose values begin at `first`. */
+static place_mixture mix_positions(const ensemble *self, const texts *work, int64_t first)
 {
     place_mixture out = {.most = -INFINITY};
     int64_t T = work->batch->length;
@@ -180,7 +180,7 @@ static void fill_tempered_place(const ensemble *self, const texts *work, double 
         sums[0] += power;
         sums[1] += power * power;
     }
-    ensemble_fill_tempered(values + bp_model_first_tempered(&self->lm.info) * work->stride,
+    ensemble_fill_tempered(values + bp_model_first_tempered(&self->model.info) * work->stride,
                            work->stride, self->beta, most, logprob, sums);
 }
 
@@ -201,7 +201,7 @@ static void fill_place(const ensemble *self, const texts *work, const place_mixt
     values[BP_MODEL_CONFIDENCE * stride] = (float)exp(mixed->most);
     values[BP_MODEL_CORRECT * stride] = mixed->top == t ? 1.0F : 0.0F;
     values[BP_MODEL_BRIER * stride] = (float)(mixed->squares - p * p + (1 - p) * (1 - p));
-    if (self->lm.info.tempered)
+    if (self->model.info.tempered)
         fill_tempered_place(self, work, mixed->most, logprob, values);
 }
 
@@ -215,7 +215,7 @@ static void mix_end(const ensemble *self, const texts *work, int64_t w, int64_t 
 
     if (target < 0)
         return;
-    mixed = mix_places(self, work, first);
+    mixed = mix_positions(self, work, first);
     for (int64_t t = 0; *log_p && t < T; t++)
         *(*log_p)++ = (float)work->mixture[t];
     if (values)
@@ -226,13 +226,13 @@ static void mix_end(const ensemble *self, const texts *work, int64_t w, int64_t 
 static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *work)
 {
     bool spans = finds_spans(self);
-    int64_t places = batch->windows * batch->length;
+    int64_t positions = batch->windows * batch->length;
     bp_arena arena = {0};
     bp_err err;
 
     *work = (texts){.batch = batch,
-                    .count = spans ? places * ENDS : bp_model_batch_rows(batch),
-                    .stride = places};
+                    .count = spans ? positions * ENDS : bp_model_batch_rows(batch),
+                    .stride = positions};
     lay_out(self, work, &arena);
     err = ensemble_reserve(self, &arena);
     if (err != BP_OK)
@@ -251,7 +251,7 @@ bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *lo
 
     if (err != BP_OK)
         return err;
-    for (int64_t k = 0; values && k < self->lm.info.statistics * work.stride; k++)
+    for (int64_t k = 0; values && k < self->model.info.statistics * work.stride; k++)
         values[k] = NAN;
     if (!finds_spans(self))
         mix_values(self, &work, log_p, values);
@@ -298,7 +298,7 @@ bp_err ensemble_add_scaled_spans(ensemble *self, const bp_model_batch *batch, bp
 
         if (target < 0)
             continue;
-        (void)mix_places(self, &work, k * batch->length);
+        (void)mix_positions(self, &work, k * batch->length);
         add_scaled(&work, target, sums);
     }
     return err;

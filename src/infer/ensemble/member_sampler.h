@@ -22,18 +22,18 @@ typedef struct bp_member_sampler {
 
 /** Where a member is made. */
 typedef struct bp_member_place {
-    bp_model *lm;
+    bp_model *model;
     int64_t member;
     bool last;       /* on the last pipeline stage, where logits are */
     int64_t dropout; /* out: `pass` of bp_model_ops.backbone; initially BP_MODEL_NO_DROPOUT */
     int64_t head;    /* out: `head` of bp_model_ops.logits; initially 0, the model's own */
 } bp_member_place;
 
-/** Some rows of a member: scored places of windows, the same for all members. */
+/** Some rows of a member: scored positions of windows, the same for all members. */
 typedef struct bp_member_rows {
     int64_t member, rows;
     int64_t first_column, columns; /* this rank's part of the outcomes */
-    const int64_t *places;         /* [rows] in the batch: window * length + position */
+    const int64_t *positions;      /* [rows] in the batch: window * length + position */
     int64_t first_slot, length;    /* of the batch */
 } bp_member_rows;
 
@@ -41,11 +41,11 @@ typedef struct bp_member_rows {
  * scored windows (for a task's texts: of its document), and its place in the window. */
 static inline int64_t bp_member_slot(const bp_member_rows *rows, int64_t r)
 {
-    return rows->first_slot + rows->places[r] / rows->length;
+    return rows->first_slot + rows->positions[r] / rows->length;
 }
 static inline int64_t bp_member_position(const bp_member_rows *rows, int64_t r)
 {
-    return rows->places[r] % rows->length;
+    return rows->positions[r] % rows->length;
 }
 
 /** The operations of a method. Only word, member, kind and identify are required. */

@@ -102,9 +102,9 @@ json_t *bp_entailment_json(const bp_entailment *self)
 /* Remove tokens of a prompt from the front of both texts until the pair fits. */
 static bool shorten(bp_task_pair *pair, const bp_task_frame *frame, int64_t prompt, int64_t T)
 {
-    bool too_long = bp_task_places(frame, pair) > T;
+    bool too_long = bp_task_positions(frame, pair) > T;
 
-    for (int64_t k = 0; k < prompt && bp_task_places(frame, pair) > T; k++)
+    for (int64_t k = 0; k < prompt && bp_task_positions(frame, pair) > T; k++)
         for (int side = 0; side < 2; side++)
             if (pair->tokens[side] > 1) {
                 pair->text[side]++;

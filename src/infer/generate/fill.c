@@ -27,7 +27,7 @@ typedef struct bp_fill {
     int64_t longest;      /* tokens of a framed text */
     int32_t *inputs;      /* [unit prompts][T] */
     int32_t *targets;     /* as many, all -1 */
-    double *logprobs;     /* as inputs: for places that were filled in */
+    double *logprobs;     /* as inputs: for positions that were filled in */
     bool *masked;         /* as inputs: it was a mask */
     open_mask *open;      /* [count], by place */
     int64_t *of_prompt;   /* [unit prompts + 1] in `open` */
@@ -48,16 +48,16 @@ static int64_t length_of(const bp_unit_spec *spec, int64_t k)
 
 int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, int64_t vocab_size)
 {
-    int64_t places = plan->unit_prompts * T;
+    int64_t positions = plan->unit_prompts * T;
 
-    return (places * (width + 6) + CHUNK_ROWS * (width + vocab_size)) * (int64_t)sizeof(float);
+    return (positions * (width + 6) + CHUNK_ROWS * (width + vocab_size)) * (int64_t)sizeof(float);
 }
 
 bp_err bp_fill_new(bp_fill **out, const bp_unit_spec *spec)
 {
-    const bp_model_info *info = &spec->lm->info;
+    const bp_model_info *info = &spec->model->info;
     bp_fill *self = bp_alloc("generate.fill", 1, sizeof *self);
-    int64_t prompts = spec->plan->unit_prompts, places;
+    int64_t prompts = spec->plan->unit_prompts, positions;
 
     self->spec = *spec;
     self->last = spec->mesh->pipeline_rank == spec->mesh->pipeline_ranks - 1;
@@ -66,22 +66,22 @@ bp_err bp_fill_new(bp_fill **out, const bp_unit_spec *spec)
 
         self->longest = length > self->longest ? length : self->longest;
     }
-    places = prompts * self->longest;
-    self->inputs = bp_alloc("generate.fill", places, sizeof *self->inputs);
-    self->targets = bp_alloc("generate.fill", places, sizeof *self->targets);
-    self->logprobs = bp_alloc("generate.fill", places, sizeof *self->logprobs);
-    self->masked = bp_alloc("generate.fill", places, sizeof *self->masked);
-    self->open = bp_alloc("generate.fill", places, sizeof *self->open);
+    positions = prompts * self->longest;
+    self->inputs = bp_alloc("generate.fill", positions, sizeof *self->inputs);
+    self->targets = bp_alloc("generate.fill", positions, sizeof *self->targets);
+    self->logprobs = bp_alloc("generate.fill", positions, sizeof *self->logprobs);
+    self->masked = bp_alloc("generate.fill", positions, sizeof *self->masked);
+    self->open = bp_alloc("generate.fill", positions, sizeof *self->open);
     self->of_prompt = bp_alloc("generate.fill", prompts + 1, sizeof *self->of_prompt);
-    memset(self->targets, -1, (size_t)places * sizeof *self->targets);
+    memset(self->targets, -1, (size_t)positions * sizeof *self->targets);
     if (self->last) {
-        self->hidden = bp_try_alloc("generate.fill", places * info->width, sizeof(float));
+        self->hidden = bp_try_alloc("generate.fill", positions * info->width, sizeof(float));
         self->rows = bp_alloc("generate.fill", CHUNK_ROWS * info->width, sizeof(float));
         self->logits =
             bp_alloc("generate.fill", CHUNK_ROWS * (info->vocab_count + 1), sizeof(float));
     }
     bp_err err = self->last && !self->hidden
-                     ? bp_fail_memory("the states of texts", places * info->width, sizeof(float))
+                     ? bp_fail_memory("the states of texts", positions * info->width, sizeof(float))
                      : BP_OK;
     err = bp_agree(spec->mesh->replica, err);
     if (err != BP_OK)
@@ -111,7 +111,7 @@ void bp_fill_free(bp_fill **fill)
 
 /* ---- a unit ---- */
 
-/* Prompt `number` in the b-th window of T places. */
+/* Prompt `number` in the b-th window of T positions. */
 static void frame(bp_fill *self, int64_t b, int64_t number, int64_t T)
 {
     const bp_generate_plan *plan = self->spec.plan;
@@ -168,7 +168,7 @@ static int64_t list_open(bp_fill *self, int64_t prompts, int64_t T)
 static void find_best(const bp_fill *self, const float *logits, float *best, float *token)
 {
     const bp_generate_plan *plan = self->spec.plan;
-    const bp_model_info *info = &self->spec.lm->info;
+    const bp_model_info *info = &self->spec.model->info;
 
     *best = -INFINITY;
     *token = 0;
@@ -188,8 +188,8 @@ static void find_best(const bp_fill *self, const float *logits, float *best, flo
 static void choose(bp_fill *self, int64_t first, int64_t n)
 {
     MPI_Comm tensor = self->spec.mesh->tensor;
-    bp_model *lm = self->spec.lm;
-    int64_t C = lm->info.width, V = lm->info.vocab_count;
+    bp_model *model = self->spec.model;
+    int64_t C = model->info.width, V = model->info.vocab_count;
     float best[CHUNK_ROWS], most[CHUNK_ROWS], token[CHUNK_ROWS], max[2 * CHUNK_ROWS];
     double sums[2 * CHUNK_ROWS];
     int32_t none[CHUNK_ROWS];
@@ -199,7 +199,7 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
         memcpy(self->rows + r * C, self->hidden + self->open[first + r].place * C,
                (size_t)C * sizeof(float));
     }
-    lm->ops->logits(lm, 0, self->rows, n, self->logits);
+    model->ops->logits(model, 0, self->rows, n, self->logits);
     for (int64_t r = 0; r < n; r++)
         find_best(self, self->logits + r * V, &best[r], &token[r]);
     bp_logit_statistics(max, sums,
@@ -207,7 +207,7 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
                                          .targets = none,
                                          .rows = n,
                                          .V = V,
-                                         .first = lm->info.vocab_first,
+                                         .first = model->info.vocab_first,
                                          .stride = V},
                         tensor);
     memcpy(most, best, sizeof best);
@@ -221,7 +221,7 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
     }
 }
 
-/* Find the places of a prompt's open masks to fill in now. */
+/* Find the positions of a prompt's open masks to fill in now. */
 static void keep_best(bp_fill *self, int64_t b, int64_t rounds_left)
 {
     int64_t from = self->of_prompt[b], end = self->of_prompt[b + 1],
@@ -267,7 +267,7 @@ static bp_err run_round(bp_fill *self, int64_t first, int64_t prompts, int64_t T
 {
     const bp_mesh *mesh = self->spec.mesh;
     const bp_fill_rule *rule = &self->spec.plan->fill;
-    bp_model *lm = self->spec.lm;
+    bp_model *model = self->spec.model;
     int64_t count;
     const bp_model_batch batch = {.windows = prompts,
                                   .length = T,
@@ -282,7 +282,7 @@ static bp_err run_round(bp_fill *self, int64_t first, int64_t prompts, int64_t T
     if (count == 0)
         return BP_OK;
     bp_heartbeat_step(++self->steps);
-    err = lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, self->hidden);
+    err = model->ops->backbone(model, &batch, BP_MODEL_NO_DROPOUT, self->hidden);
     if (err != BP_OK)
         return err;
     for (int64_t k = 0; self->last && k < count; k += CHUNK_ROWS)

@@ -32,7 +32,7 @@ static bp_err prepare(void *context)
 {
     generator *self = context;
     const bp_unit_spec spec = {.mesh = self->job->mesh,
-                               .lm = self->job->lm,
+                               .model = self->job->model,
                                .rule = &self->rule,
                                .prompts = &self->prompts,
                                .plan = &self->plan,
@@ -146,7 +146,7 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
     bp_err err = bp_work_time_unit(self->job, 0, &figures[0]);
 
     figures[1] = (double)bp_all_max_int(
-        bp_model_decode_bytes(self->job->lm, plan->groups, plan->slots, plan->capacity),
+        bp_model_decode_bytes(self->job->model, plan->groups, plan->slots, plan->capacity),
         self->job->mesh->compute);
     return err;
 }

@@ -20,7 +20,7 @@ typedef struct bp_generate_plan {
     int64_t group_prompts, slots; /* maximum of a group */
     int64_t capacity;             /* positions that a sequence may fill */
     int64_t tokens;               /* maximum of new tokens of a text */
-    int64_t context;              /* the model's, less places reserved for other tokens */
+    int64_t context;              /* the model's, less positions reserved for other tokens */
     bool reads_source;            /* prompts are sources, and texts begin with `start` */
     int32_t start;
     bp_fill_rule fill;
@@ -31,13 +31,13 @@ typedef struct bp_generate_plan {
 bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts, int64_t longest,
                                      int64_t sequences, int64_t tokens, int64_t context,
                                      int stages);
-/** The most new tokens for a prompt of this length: the free places in the context after it, plus
- * one. */
+/** The most new tokens for a prompt of this length: the free positions in the context after it,
+ * plus one. */
 int64_t bp_generate_tokens_left(const bp_generate_plan *plan, int64_t length);
 
 typedef struct bp_unit_spec {
     const bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     const bp_search_spec *rule;
     const bp_prompts *prompts; /* equal on all ranks of mesh->replica, like all fields */
     const bp_generate_plan *plan;

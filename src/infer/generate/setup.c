@@ -113,8 +113,8 @@ static bp_err find_fill_rule(generator *self)
     return bp_agree(self->job->mesh->world, err);
 }
 
-/* Reserved places of the context: two for framing tokens, and one to fill in, unless the prompt has
- * a mask. */
+/* Reserved positions of the context: two for framing tokens, and one to fill in, unless the prompt
+ * has a mask. */
 static int64_t reserved(const generator *self)
 {
     return fills(self) ? 3 : 0;

@@ -97,7 +97,7 @@ static void new_group(bp_unit *unit, unit_group *group)
 static void learn_columns(bp_unit *unit)
 {
     const bp_mesh *mesh = unit->spec.mesh;
-    const bp_model_info *info = &unit->spec.lm->info;
+    const bp_model_info *info = &unit->spec.model->info;
     int64_t mine[2] = {info->vocab_first, info->vocab_count};
 
     if (unit->gathers)
@@ -157,9 +157,9 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     if (plan->fill.rounds > 0)
         return new_filling(out, spec);
     if (plan->reads_source)
-        spec->lm->info.source_capacity = spec->prompts->longest;
+        spec->model->info.source_capacity = spec->prompts->longest;
     bp_err err =
-        bp_model_decode_new(&decoding, spec->lm, plan->groups, plan->slots, plan->capacity);
+        bp_model_decode_new(&decoding, spec->model, plan->groups, plan->slots, plan->capacity);
 
     if (err != BP_OK)
         return err;
@@ -173,7 +173,7 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     unit->leads = bp_comm_is_root(mesh->replica);
     unit->chooses = bp_comm_rank(mesh->replica) == unit->chooser;
     unit->gathers = is_last(mesh) && mesh->member_index == 0 && mesh->tensor_rank > 0;
-    unit->ensemble = spec->lm->info.members > 0;
+    unit->ensemble = spec->model->info.members > 0;
     if (is_last(mesh)) {
         unit->slice = bp_alloc("generate.unit", plan->slots * widest_slice(spec), sizeof(float));
         unit->statistics =
@@ -292,7 +292,7 @@ static void gather_logits(bp_unit *unit, const unit_group *group)
 {
     const bp_mesh *mesh = unit->spec.mesh;
     int64_t V = unit->spec.rule->choice.vocab_size;
-    int64_t count = unit->spec.lm->info.vocab_count;
+    int64_t count = unit->spec.model->info.vocab_count;
 
     if (unit->gathers)
         bp_send(unit->slice, group->slots * count * (int64_t)sizeof(float), 0, TAG_LOGITS,

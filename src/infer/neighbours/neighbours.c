@@ -17,7 +17,7 @@ typedef struct near_model {
     bp_datastore *store;
     bp_neighbours_spec spec;
     MPI_Comm group;
-    int64_t capacity;    /* places */
+    int64_t capacity;    /* positions */
     float *keys;         /* [capacity][columns] */
     bp_neighbour *found; /* [capacity][k] */
 } near_model;
@@ -38,26 +38,26 @@ double bp_neighbours_mix(const bp_neighbours_spec *spec, double logprob,
     return log(spec->weight * (own / all) + (1 - spec->weight) * exp(logprob));
 }
 
-static bp_err reserve(near_model *self, int64_t places)
+static bp_err reserve(near_model *self, int64_t positions)
 {
     int64_t C = self->face.info.states.columns;
 
-    if (places <= self->capacity)
+    if (positions <= self->capacity)
         return BP_OK;
     bp_free(self->keys);
     bp_free(self->found);
-    self->keys = bp_try_alloc("neighbours", places * C, sizeof *self->keys);
-    self->found = bp_try_alloc("neighbours", places * self->spec.k, sizeof *self->found);
-    self->capacity = self->keys && self->found ? places : 0;
+    self->keys = bp_try_alloc("neighbours", positions * C, sizeof *self->keys);
+    self->found = bp_try_alloc("neighbours", positions * self->spec.k, sizeof *self->found);
+    self->capacity = self->keys && self->found ? positions : 0;
     return self->capacity > 0
                ? BP_OK
                : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                          "memory is short: at %" PRId64 " neighbours of each of %" PRId64
                          " tokens; use a smaller neighbours.k",
-                         self->spec.k, places);
+                         self->spec.k, positions);
 }
 
-/* Keys of the places that have targets, put together without gaps. */
+/* Keys of the positions that have targets, put together without gaps. */
 static int64_t gather(const near_model *self, const bp_model_batch *batch)
 {
     int64_t C = self->face.info.states.columns, count = 0;
@@ -72,21 +72,22 @@ static int64_t gather(const near_model *self, const bp_model_batch *batch)
 static bp_err score_and_keep(near_model *self, const bp_model_batch *batch, float *values,
                              float *keys)
 {
-    int64_t places = batch->windows * batch->length, count = 0;
-    float *own = values + places; /* the model's */
-    bp_err err = bp_agree(self->group, reserve(self, places));
+    int64_t positions = batch->windows * batch->length, count = 0;
+    float *own = values + positions; /* the model's */
+    bp_err err = bp_agree(self->group, reserve(self, positions));
 
     if (err == BP_OK)
         err = self->model->ops->keys(self->model, batch, own, self->keys);
     if (err == BP_OK && keys)
-        memcpy(keys, self->keys, (size_t)(places * self->face.info.states.columns) * sizeof *keys);
+        memcpy(keys, self->keys,
+               (size_t)(positions * self->face.info.states.columns) * sizeof *keys);
     if (err == BP_OK)
         count = gather(self, batch);
     if (err == BP_OK)
         err = bp_datastore_search(self->store, self->keys, count, self->spec.k, self->found);
     if (err != BP_OK)
         return err;
-    for (int64_t i = 0, at = 0; i < places; i++) {
+    for (int64_t i = 0, at = 0; i < positions; i++) {
         values[i] = NAN;
         if (batch->targets[i] >= 0)
             values[i] =
@@ -97,19 +98,19 @@ static bp_err score_and_keep(near_model *self, const bp_model_batch *batch, floa
     return BP_OK;
 }
 
-static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
+static bp_err score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    return score_and_keep((near_model *)lm, batch, values, NULL);
+    return score_and_keep((near_model *)model, batch, values, NULL);
 }
 
-static bp_err keys_of(bp_model *lm, const bp_model_batch *batch, float *values, float *keys)
+static bp_err keys_of(bp_model *model, const bp_model_batch *batch, float *values, float *keys)
 {
-    return score_and_keep((near_model *)lm, batch, values, keys);
+    return score_and_keep((near_model *)model, batch, values, keys);
 }
 
-static void free_model(bp_model *lm)
+static void free_model(bp_model *model)
 {
-    near_model *self = (near_model *)lm;
+    near_model *self = (near_model *)model;
 
     bp_datastore_close(&self->store);
     bp_model_free(&self->model);
@@ -170,7 +171,7 @@ bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
     return err;
 }
 
-const bp_datastore_info *bp_neighbours_datastore(const bp_model *lm)
+const bp_datastore_info *bp_neighbours_datastore(const bp_model *model)
 {
-    return bp_datastore_info_of(((const near_model *)lm)->store);
+    return bp_datastore_info_of(((const near_model *)model)->store);
 }

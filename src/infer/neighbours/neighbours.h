@@ -29,7 +29,7 @@ typedef struct bp_neighbours_spec {
 bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
                          const bp_neighbours_spec *spec);
 /** For a model that bp_neighbours_new has made. */
-const bp_datastore_info *bp_neighbours_datastore(const bp_model *lm);
+const bp_datastore_info *bp_neighbours_datastore(const bp_model *model);
 
 /** Returns the natural logarithm of p(token), from the model's and neighbours[k], the nearest
  * first.

@@ -73,8 +73,8 @@ static double entropy_of(const bounded_model *self, const float *log_p)
 
 typedef double row_figure(const bounded_model *self, const float *log_p);
 
-/* log_p: of the places that have a target. Each thread's rows are whole: sums do not depend on how
- * many there are. */
+/* log_p: of the positions that have a target. Each thread's rows are whole: sums do not depend on
+ * how many there are. */
 static void find_figure(const bounded_model *self, row_figure *figure, const bp_model_batch *batch,
                         const float *log_p, float *out)
 {
@@ -113,26 +113,26 @@ static bp_err score_part(bounded_model *self, const bp_model_batch *part, float 
     return err;
 }
 
-static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
+static bp_err score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    bounded_model *self = (bounded_model *)lm;
-    int64_t places = batch->windows * batch->length, T = batch->length,
-            most = windows_at_once(lm->info.vocab_size, batch->windows, T, self->memory_bytes);
+    bounded_model *self = (bounded_model *)model;
+    int64_t positions = batch->windows * batch->length, T = batch->length,
+            most = windows_at_once(model->info.vocab_size, batch->windows, T, self->memory_bytes);
     bp_err err = BP_OK;
 
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += most) {
         int64_t left = batch->windows - first;
         bp_model_batch part = bp_model_batch_part(batch, first, left < most ? left : most);
 
-        err = score_part(self, &part, values + first * T, places);
+        err = score_part(self, &part, values + first * T, positions);
     }
     return err;
 }
 
-static bp_err find_distribution(bp_model *lm, const bp_model_batch *batch, int64_t pass,
+static bp_err find_distribution(bp_model *model, const bp_model_batch *batch, int64_t pass,
                                 float *log_p, float *values)
 {
-    const bounded_model *self = (bounded_model *)lm;
+    const bounded_model *self = (bounded_model *)model;
     bp_err err = self->model->ops->distribution(self->model, batch, pass, log_p, values);
 
     if (err == BP_OK && values)
@@ -140,21 +140,21 @@ static bp_err find_distribution(bp_model *lm, const bp_model_batch *batch, int64
     return err;
 }
 
-/* The model's own decoding; its `lm` is the model. */
-static bp_err decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+/* The model's own decoding; its `model` is the model. */
+static bp_err decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                          int64_t capacity)
 {
-    return bp_model_decode_new(out, ((bounded_model *)lm)->model, groups, slots, capacity);
+    return bp_model_decode_new(out, ((bounded_model *)model)->model, groups, slots, capacity);
 }
 
-static int64_t decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
+static int64_t decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity)
 {
-    return bp_model_decode_bytes(((const bounded_model *)lm)->model, groups, slots, capacity);
+    return bp_model_decode_bytes(((const bounded_model *)model)->model, groups, slots, capacity);
 }
 
-static void free_model(bp_model *lm)
+static void free_model(bp_model *model)
 {
-    bounded_model *self = (bounded_model *)lm;
+    bounded_model *self = (bounded_model *)model;
 
     bp_model_free(&self->model);
     bp_free(self->begins);
@@ -219,9 +219,9 @@ bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, b
     return err;
 }
 
-void bp_boundaries_use(bp_model *lm, const uint8_t *begins)
+void bp_boundaries_use(bp_model *model, const uint8_t *begins)
 {
-    memcpy(((bounded_model *)lm)->begins, begins, (size_t)lm->info.vocab_size);
+    memcpy(((bounded_model *)model)->begins, begins, (size_t)model->info.vocab_size);
 }
 
 /* ---- which tokens begin words ---- */

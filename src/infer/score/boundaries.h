@@ -20,7 +20,7 @@ bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, b
                          bool entropy, int64_t memory_bytes);
 /** With `boundaries`: set begins[vocab_size], the tokens that begin a word; copied. Call before the
  * first batch. Local. */
-void bp_boundaries_use(bp_model *lm, const uint8_t *begins);
+void bp_boundaries_use(bp_model *model, const uint8_t *begins);
 /** Bytes of its distributions on a rank. */
 int64_t bp_boundaries_bytes(int64_t vocab_size, int64_t windows, int64_t length,
                             int64_t memory_bytes);

@@ -9,18 +9,18 @@
 
 #include <string.h>
 
-#define MOST 4096 /* places, for a model without a limit */
+#define MOST 4096 /* positions, for a model without a limit */
 
 struct bp_classifier {
     bp_config *config;
     bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     bp_tokenizer *tokenizer;
     bp_encoder *encoder;
     bp_task_frame frame;
     int64_t classes, context;
-    int32_t *inputs, *segments, *places; /* [BP_CLASSIFIER_BATCH][context] */
-    float *log_p;                        /* [BP_CLASSIFIER_BATCH][the model's outcomes] */
+    int32_t *inputs, *segments, *positions; /* [BP_CLASSIFIER_BATCH][context] */
+    float *log_p;                           /* [BP_CLASSIFIER_BATCH][the model's outcomes] */
 };
 
 static const bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
@@ -120,19 +120,19 @@ static bp_err open_model(bp_classifier *self, const char *path)
 
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, MPI_COMM_SELF, &alone);
-    return err == BP_OK ? bp_model_open(&self->lm, self->mesh, self->config, path) : err;
+    return err == BP_OK ? bp_model_open(&self->model, self->mesh, self->config, path) : err;
 }
 
 static void take_memory(bp_classifier *self)
 {
-    int64_t context = self->lm->info.context, places;
+    int64_t context = self->model->info.context, positions;
 
     self->context = context < MOST ? context : MOST;
-    places = BP_CLASSIFIER_BATCH * self->context;
-    self->inputs = bp_alloc("classifier", places, sizeof *self->inputs);
-    self->segments = bp_alloc("classifier", places, sizeof *self->segments);
-    self->places = bp_alloc("classifier", places, sizeof *self->places);
-    self->log_p = bp_alloc("classifier", BP_CLASSIFIER_BATCH * self->lm->info.vocab_size,
+    positions = BP_CLASSIFIER_BATCH * self->context;
+    self->inputs = bp_alloc("classifier", positions, sizeof *self->inputs);
+    self->segments = bp_alloc("classifier", positions, sizeof *self->segments);
+    self->positions = bp_alloc("classifier", positions, sizeof *self->positions);
+    self->log_p = bp_alloc("classifier", BP_CLASSIFIER_BATCH * self->model->info.vocab_size,
                            sizeof *self->log_p);
 }
 
@@ -167,12 +167,12 @@ void bp_classifier_free(bp_classifier **out)
     if (!self)
         return;
     bp_free(self->log_p);
-    bp_free(self->places);
+    bp_free(self->positions);
     bp_free(self->segments);
     bp_free(self->inputs);
     bp_encoder_free(&self->encoder);
     bp_tokenizer_free(&self->tokenizer);
-    bp_model_free(&self->lm);
+    bp_model_free(&self->model);
     bp_mesh_free(&self->mesh);
     bp_config_free(&self->config);
     bp_free(self);
@@ -201,8 +201,8 @@ bp_encoder *bp_classifier_encoder(const bp_classifier *self)
 
 json_t *bp_classifier_json(const bp_classifier *self)
 {
-    return json_pack("{s:s, s:I}", "digest", self->lm->info.digest, "step",
-                     (json_int_t)self->lm->info.step);
+    return json_pack("{s:s, s:I}", "digest", self->model->info.digest, "step",
+                     (json_int_t)self->model->info.step);
 }
 
 /* ---- asking ---- */
@@ -214,7 +214,7 @@ static bp_err run_batch(bp_classifier *self, int64_t windows, int64_t length)
     bp_model_batch batch = {.windows = windows,
                             .length = length,
                             .inputs = self->inputs,
-                            .targets = self->places,
+                            .targets = self->positions,
                             .segments = self->segments};
 
     for (int64_t w = 0; w < windows; w++) {
@@ -222,15 +222,15 @@ static bp_err run_batch(bp_classifier *self, int64_t windows, int64_t length)
         memmove(self->segments + w * length, self->segments + w * T,
                 (size_t)length * sizeof(int32_t));
         for (int64_t t = 0; t < length; t++)
-            self->places[w * length + t] = t == 0 ? 0 : -1; /* any class: all are returned */
+            self->positions[w * length + t] = t == 0 ? 0 : -1; /* any class: all are returned */
     }
-    return bp_model_distribution(self->lm, &batch, self->log_p, NULL);
+    return bp_model_distribution(self->model, &batch, self->log_p, NULL);
 }
 
 bp_err bp_classifier_ask(bp_classifier *self, const bp_task_pair *pairs, int64_t count,
                          float *log_p, int64_t *cut)
 {
-    int64_t T = self->context, longest = 1, width = self->lm->info.vocab_size;
+    int64_t T = self->context, longest = 1, width = self->model->info.vocab_size;
     bp_err err;
 
     for (int64_t w = 0; w < count; w++) {

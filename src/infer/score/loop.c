@@ -57,8 +57,8 @@ static bp_err answer(void *context, const void *what)
     }
     scorer_share_batch(self->mesh->replica, &batch);
     bp_heartbeat_step(++mine->batches);
-    return mine->keys ? self->lm->ops->keys(self->lm, &batch, mine->values, mine->keys)
-                      : bp_model_score(self->lm, &batch, mine->values);
+    return mine->keys ? self->model->ops->keys(self->model, &batch, mine->values, mine->keys)
+                      : bp_model_score(self->model, &batch, mine->values);
 }
 
 /* Put its keys at the beginning of the unit's result. */

@@ -294,7 +294,7 @@ bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
                       : keys->neighbours ? "score.neighbours"
                                          : NULL;
 
-    if (of_spans && !bp_task_kind_of(&model->task)->over_places)
+    if (of_spans && !bp_task_kind_of(&model->task)->over_positions)
         return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
                        "%s is of models that find spans, which score.model does not: at %s; leave "
                        "it out",

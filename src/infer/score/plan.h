@@ -65,7 +65,7 @@ typedef struct bp_score_document {
                       another --bos token that the prefix replaces */
     int64_t stored; /* tokens there */
     int64_t text;   /* number of text tokens: without the end-of-document token */
-    int64_t lead;   /* places of z before the text: 1 if there is a prefix, the rule's or the
+    int64_t lead;   /* positions of z before the text: 1 if there is a prefix, the rule's or the
                        document's */
     int64_t source; /* for a pair, whose text is its target: tokens of its source, which precede
                        `start`; else 0 */

@@ -23,7 +23,7 @@
 typedef struct column {
     const char *heading, *key;
     int width;
-    int places;                                              /* decimal places */
+    int decimals;                                            /* decimal places */
     double (*value)(const json_t *figures, const char *key); /* NaN if there is none */
 } column;
 
@@ -82,10 +82,10 @@ static void add_cell(bp_buffer *line, const column *c, double value, double most
 {
     if (isnan(value))
         bp_buffer_printf(line, "  %*s", c->width, "-");
-    else if (c->places > 0 && most >= HUGE_REAL)
+    else if (c->decimals > 0 && most >= HUGE_REAL)
         bp_buffer_printf(line, "  %*.4e", c->width, value);
     else
-        bp_buffer_printf(line, "  %*.*f", c->width, most < WHOLE_REAL ? c->places : 0, value);
+        bp_buffer_printf(line, "  %*.*f", c->width, most < WHOLE_REAL ? c->decimals : 0, value);
 }
 
 static void add_row(json_t *rows, const char *prefix, const char *name, const json_t *figures)
@@ -102,7 +102,8 @@ static bool is_shown(const json_t *summary, const json_t *values)
 {
     size_t count = json_object_size(values);
 
-    return count <= VALUES_MOST && (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents");
+    return count <= VALUES_MOST &&
+           (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents");
 }
 
 /* Labels without rows. */

@@ -116,7 +116,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
                      : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
-    for (int64_t k = 0; err == BP_OK && kind->over_places && k < windows * length; k++)
+    for (int64_t k = 0; err == BP_OK && kind->over_positions && k < windows * length; k++)
         targets[k] = k % length < kind->ends ? 0 : -1;
     if (self->info.reads_source && err == BP_OK) {
         batch.source_length = length;
@@ -132,7 +132,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
         began = bp_clock_now();
         busy = bp_clock_process();
         if (err == BP_OK)
-            err = bp_model_score(self->lm, &batch, values);
+            err = bp_model_score(self->model, &batch, values);
         *seconds = bp_clock_now() - began;
         m->cores = (bp_clock_process() - busy) / (*seconds * bp_math_threads());
         err = bp_agree(self->mesh->compute, err); /* model copies may differ in it */

@@ -32,7 +32,7 @@ typedef struct scorer {
     bp_config *config;  /* borrowed */
     bp_mesh *mesh;      /* this field to `folder` are copied from job (scorer_open) */
     bool leads;         /* this rank leads a mesh->replica: it reads corpora and writes parts */
-    bp_model *lm;       /* NULL on a dedicated coordinator */
+    bp_model *model;    /* NULL on a dedicated coordinator */
     bp_model_info info; /* on all ranks (`kind` on the computing ones) */
     const char *folder; /* RUN/score */
     const bp_ensemble_spec *method; /* borrowed; NULL: from score.model */

@@ -23,7 +23,7 @@
 /* ---- the model ---- */
 
 /* On the computing ranks: the model's distribution is mixed with that of its neighbours. */
-static bp_err add_neighbours(scorer *self, bp_model **lm)
+static bp_err add_neighbours(scorer *self, bp_model **model)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->config);
     bp_neighbours_spec spec = {.path = keys->neighbours,
@@ -32,10 +32,10 @@ static bp_err add_neighbours(scorer *self, bp_model **lm)
                                .weight = keys->weight,
                                .memory_bytes = keys->neighbours_memory,
                                .precision = bp_math_keys_of(self->config)->precision};
-    bp_err err = bp_neighbours_new(lm, *lm, self->job->mesh, &spec);
+    bp_err err = bp_neighbours_new(model, *model, self->job->mesh, &spec);
 
     if (err == BP_OK)
-        self->datastore = *bp_neighbours_datastore(*lm);
+        self->datastore = *bp_neighbours_datastore(*model);
     return err;
 }
 
@@ -77,9 +77,9 @@ static void open_statistics(scorer *self)
 
     bp_bcast_bytes(&self->datastore, sizeof(self->datastore), from, self->mesh->world);
     bp_token_statistics_init(&self->statistics, &self->info);
-    for (int64_t m = 0; self->lm && m < self->info.members; m++)
-        bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->lm, m),
-                                 bp_ensemble_member_oob(self->lm, m));
+    for (int64_t m = 0; self->model && m < self->info.members; m++)
+        bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->model, m),
+                                 bp_ensemble_member_oob(self->model, m));
     bp_token_statistics_share(&self->statistics, from, self->mesh->world);
 }
 
@@ -312,8 +312,8 @@ static void share_boundaries(scorer *self)
     if (!self->begins)
         self->begins = bp_alloc("score.boundaries", V, sizeof *self->begins);
     bp_bcast_bytes(self->begins, V, 0, self->mesh->world);
-    if (self->lm)
-        bp_boundaries_use(self->lm, self->begins);
+    if (self->model)
+        bp_boundaries_use(self->model, self->begins);
 }
 
 bp_err scorer_open_corpora(scorer *self)
@@ -347,7 +347,7 @@ bp_err scorer_open(void *context)
 
     self->mesh = job->mesh;
     self->leads = job->leads;
-    self->lm = job->lm;
+    self->model = job->model;
     self->info = job->info;
     self->folder = job->folder;
     open_statistics(self);

@@ -20,7 +20,7 @@ typedef struct text_row {
 } text_row;
 
 typedef struct text_job {
-    bp_model *lm;
+    bp_model *model;
     const bp_score_rule *rule;
     const bp_token_texts *texts;
     text_row *rows; /* [count] the longest first */
@@ -192,7 +192,7 @@ static void fill_scored(const text_job *job, const text_row *row, int64_t length
 
 static bp_err take_scores(text_job *job, int64_t first, const bp_model_batch *batch)
 {
-    bp_err err = bp_model_score(job->lm, batch, job->values);
+    bp_err err = bp_model_score(job->model, batch, job->values);
 
     for (int64_t i = 0; i < batch->windows * batch->length && err == BP_OK; i++) {
         int64_t text = job->rows[first + i / batch->length].text;
@@ -201,7 +201,7 @@ static bp_err take_scores(text_job *job, int64_t first, const bp_model_batch *ba
         if (batch->targets[i] < 0)
             continue;
         job->scored[text]++;
-        if (job->lm->info.may_be_zero && value < BP_MODEL_ZERO)
+        if (job->model->info.may_be_zero && value < BP_MODEL_ZERO)
             job->zeros[text] = true;
         else if (isfinite(value))
             job->sums[text] += bp_fixed_of(-(double)value);
@@ -234,11 +234,11 @@ static int64_t score_rows(text_row *rows, const bp_score_rule *rule, const bp_to
     return count;
 }
 
-bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score_rule *rule,
+bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *model, const bp_score_rule *rule,
                       const bp_token_texts *texts)
 {
     int64_t count = score_rows(NULL, rule, texts);
-    text_job job = {.lm = lm,
+    text_job job = {.model = model,
                     .rule = rule,
                     .texts = texts,
                     .rows = bp_try_alloc("score.texts", count, sizeof *job.rows),
@@ -319,40 +319,41 @@ static void see(bp_probe *probe, const bp_probed *seen)
         memcpy(self->hidden, seen->x, (size_t)(seen->rows * seen->columns) * sizeof(float));
 }
 
-static layer_probe probe_of(const bp_model *lm, int64_t layer, float *hidden)
+static layer_probe probe_of(const bp_model *model, int64_t layer, float *hidden)
 {
-    int64_t block = lm->info.first_layer - 1;
+    int64_t block = model->info.first_layer - 1;
 
     return (layer_probe){.probe = {.see = see},
-                         .block = block + (layer == BP_TEXTS_LAST ? lm->info.layers : layer),
+                         .block = block + (layer == BP_TEXTS_LAST ? model->info.layers : layer),
                          .hidden = hidden};
 }
 
 /* Does the model itself return the requested states? */
-static bool from_backbone(const bp_model *lm, int64_t layer)
+static bool from_backbone(const bp_model *model, int64_t layer)
 {
-    return layer == BP_TEXTS_LAST && !lm->info.masks && !lm->info.log_probabilities &&
-           lm->ops->backbone;
+    return layer == BP_TEXTS_LAST && !model->info.masks && !model->info.log_probabilities &&
+           model->ops->backbone;
 }
 
-static bp_err probe_batch(bp_model *lm, const bp_model_batch *batch, layer_probe *probe,
+static bp_err probe_batch(bp_model *model, const bp_model_batch *batch, layer_probe *probe,
                           float *values)
 {
     bp_err err;
 
-    lm->ops->set_probe(lm, &probe->probe);
-    err = bp_model_score(lm, batch, values);
-    lm->ops->set_probe(lm, NULL);
+    model->ops->set_probe(model, &probe->probe);
+    err = bp_model_score(model, batch, values);
+    model->ops->set_probe(model, NULL);
     return err;
 }
 
 static bp_err take_states(text_job *job, int64_t first, const bp_model_batch *batch)
 {
     int64_t lead = lead_of(job->rule), frame = frame_of(job->rule), C = job->columns;
-    layer_probe probe = probe_of(job->lm, job->layer, job->hidden);
-    bp_err err = from_backbone(job->lm, job->layer)
-                     ? job->lm->ops->backbone(job->lm, batch, BP_MODEL_NO_DROPOUT, job->hidden)
-                     : probe_batch(job->lm, batch, &probe, job->values);
+    layer_probe probe = probe_of(job->model, job->layer, job->hidden);
+    bp_err err =
+        from_backbone(job->model, job->layer)
+            ? job->model->ops->backbone(job->model, batch, BP_MODEL_NO_DROPOUT, job->hidden)
+            : probe_batch(job->model, batch, &probe, job->values);
 
     for (int64_t i = 0; i < batch->windows && err == BP_OK; i++) {
         const text_row *row = &job->rows[first + i];
@@ -364,7 +365,7 @@ static bp_err take_states(text_job *job, int64_t first, const bp_model_batch *ba
     return err;
 }
 
-bp_err bp_texts_columns(int64_t *columns, bp_model *lm, const bp_score_rule *rule, int64_t layer)
+bp_err bp_texts_columns(int64_t *columns, bp_model *model, const bp_score_rule *rule, int64_t layer)
 {
     int32_t token = 0;
     float value[3];
@@ -372,29 +373,29 @@ bp_err bp_texts_columns(int64_t *columns, bp_model *lm, const bp_score_rule *rul
     int32_t inputs[3], targets[3];
     bp_model_batch batch = {
         .windows = 1, .length = 1 + frame_of(rule), .inputs = inputs, .targets = targets};
-    layer_probe probe = probe_of(lm, layer, NULL);
+    layer_probe probe = probe_of(model, layer, NULL);
     bp_err err = BP_OK;
 
-    if (!lm->ops->set_probe)
+    if (!model->ops->set_probe)
         return BP_FAIL(BP_ERR_CONFIG, "metrics.no_states",
                        "a model of kind %s keeps no states: at the model; name a network",
-                       lm->info.kind);
+                       model->info.kind);
     if (rule->context <= frame_of(rule))
         return BP_FAIL(BP_ERR_CONFIG, "metrics.no_states",
                        "a window of the model holds %" PRId64
                        " tokens, which leaves none for a text: at the model; take another",
                        rule->context);
-    *columns = lm->info.width;
-    if (from_backbone(lm, layer))
+    *columns = model->info.width;
+    if (from_backbone(model, layer))
         return BP_OK;
     fill_whole(&job, &(text_row){0, {.inputs = batch.length}}, batch.length, inputs, targets);
-    if (layer <= lm->info.layers)
-        err = probe_batch(lm, &batch, &probe, value);
+    if (layer <= model->info.layers)
+        err = probe_batch(model, &batch, &probe, value);
     *columns = probe.columns;
     if (err == BP_OK && *columns == 0)
         err = BP_FAIL(BP_ERR_CONFIG, "metrics.no_such_layer",
                       "the model has no states after layer %" PRId64 ": at --layer; use 0 to %d",
-                      layer, lm->info.layers);
+                      layer, model->info.layers);
     return err;
 }
 
@@ -411,18 +412,18 @@ static int64_t state_rows(text_row *rows, const bp_score_rule *rule, const bp_to
     return count;
 }
 
-bp_err bp_texts_states(float *states, bp_model *lm, const bp_score_rule *rule,
+bp_err bp_texts_states(float *states, bp_model *model, const bp_score_rule *rule,
                        const bp_token_texts *texts, int64_t layer)
 {
     int64_t count = state_rows(NULL, rule, texts);
-    text_job job = {.lm = lm,
+    text_job job = {.model = model,
                     .rule = rule,
                     .texts = texts,
                     .rows = bp_try_alloc("score.texts", count, sizeof *job.rows),
                     .count = count,
                     .layer = layer,
                     .states = states};
-    bp_err err = bp_texts_columns(&job.columns, lm, rule, layer);
+    bp_err err = bp_texts_columns(&job.columns, model, rule, layer);
 
     if (err == BP_OK && !job.rows)
         err = bp_fail_memory("windows of texts", count, sizeof *job.rows);

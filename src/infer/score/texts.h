@@ -24,7 +24,7 @@ bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model,
  * INFINITY if a token has probability 0.
  *
  * Errors:     BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a log-probability that is not finite. */
-bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score_rule *rule,
+bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *model, const bp_score_rule *rule,
                       const bp_token_texts *texts);
 
 /** Which state of a token to read. */
@@ -37,10 +37,11 @@ bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score
  * layer.
  *
  * Errors:     BP_ERR_SYSTEM memory. */
-bp_err bp_texts_states(float *states, bp_model *lm, const bp_score_rule *rule,
+bp_err bp_texts_states(float *states, bp_model *model, const bp_score_rule *rule,
                        const bp_token_texts *texts, int64_t layer);
 /** Errors: BP_ERR_CONFIG a model that keeps no states, or has no such layer; BP_ERR_SYSTEM. */
-bp_err bp_texts_columns(int64_t *columns, bp_model *lm, const bp_score_rule *rule, int64_t layer);
+bp_err bp_texts_columns(int64_t *columns, bp_model *model, const bp_score_rule *rule,
+                        int64_t layer);
 /** The most tokens of a text that are read in one window. */
 int64_t bp_texts_window(const bp_score_rule *rule);
 

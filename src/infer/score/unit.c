@@ -169,7 +169,7 @@ static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64
     return BP_OK;
 }
 
-/* Places of row i in the order of batches; for a pair, those of its longer text. */
+/* Positions of row i in the order of batches; for a pair, those of its longer text. */
 static int64_t inputs_of(const bp_score_unit *unit, int64_t i)
 {
     const unit_row *row = &unit->rows[unit->order[i]];
@@ -210,7 +210,7 @@ static int64_t cut_pieces(bp_score_unit *unit, int64_t first)
     return end;
 }
 
-/* Each text of a batch's pairs takes as many places as the longest of them. */
+/* Each text of a batch's pairs takes as many positions as the longest of them. */
 static void fit_pairs(const bp_score_unit *unit, unit_batch *to)
 {
     int64_t inputs = 0, source = 0;
@@ -330,7 +330,7 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
 }
 
 /* A row of a masked model: the scored token is masked, alone or with the rest of its word. Entries
- * after the inputs are not places (bp_model_info.masks). */
+ * after the inputs are not positions (bp_model_info.masks). */
 static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t length, int32_t *inputs,
                           int32_t *targets)
 {

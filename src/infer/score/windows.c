@@ -34,8 +34,8 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line)
     return 0;
 }
 
-/* The first window scores all that it can; each later one the next S places, with as much context
- * as fits. */
+/* The first window scores all that it can; each later one the next S positions, with as much
+ * context as fits. */
 static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t w)
 {
     int64_t C = rule->context, S = rule->stride, targets = line - 1;

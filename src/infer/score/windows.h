@@ -17,7 +17,7 @@ typedef enum bp_score_convention {
 
 /** A document of n text tokens is the line z: the token `lead` if `prefix` (of pairs the start
  * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
- * places below are places in z; z[0] is never scored. If a document begins with `lead`, with
+ * positions below are positions in z; z[0] is never scored. If a document begins with `lead`, with
  * `prefix` or without, that token is not text: it is z[0], and gets no other before it. If
  * `prefix`, the same is true of its corpus's --bos token, which `lead` replaces.
  */
@@ -74,7 +74,7 @@ static inline int64_t bp_score_piece_inputs(const bp_score_rule *rule)
 int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens);
 /** Number of windows over a line; never decreases as the line grows, except for a pair. */
 int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
-/** Window w of [0, count). Windows score ascending places, each place at most once.
+/** Window w of [0, count). Windows score ascending positions, each place at most once.
  *
  * Source:     rolling: EleutherAI/lm-evaluation-harness, lm_eval/utils.py,
  *             get_rolling_token_windows with max_seq_len = C, context_len = C-S+1

@@ -36,7 +36,7 @@ static MPI_Comm split_groups(MPI_Comm comm, int writers, bp_plan_slice *slices, 
 struct planner {
     bp_plan_slice *slices;
     int64_t count;
-    int *counts, *places;
+    int *counts, *offsets;
     int size; /* ranks */
     MPI_Datatype type;
 };
@@ -144,20 +144,20 @@ static int64_t number_files(bp_plan_slice *slices, int64_t count, int64_t file, 
 }
 
 /* Files are numbered in the order of their writers' ranks, and within a writer's by tensor; a
- * writer without a slice has none. counts and places: for MPI_Scatterv. */
+ * writer without a slice has none. counts and offsets: for MPI_Scatterv. */
 static void share_out(bp_manifest *manifest, bp_plan_slice *slices, int64_t count, int ranks,
-                      int64_t file_floats, int *counts, int *places)
+                      int64_t file_floats, int *counts, int *offsets)
 {
     int64_t place = 0, files = 0;
 
     qsort(slices, (size_t)count, sizeof *slices, by_writer);
     for (int rank = 0; rank < ranks; rank++) {
-        places[rank] = (int)place;
+        offsets[rank] = (int)place;
         while (place < count && slices[place].writer == rank)
             place++;
-        counts[rank] = (int)place - places[rank];
-        files =
-            number_files(slices + places[rank], counts[rank], files, file_floats, manifest->pieces);
+        counts[rank] = (int)place - offsets[rank];
+        files = number_files(slices + offsets[rank], counts[rank], files, file_floats,
+                             manifest->pieces);
     }
     manifest->files =
         bp_alloc("manifest.files", files + 2, /* + tokenizer.json, or the attachment too */
@@ -251,7 +251,7 @@ static void renumber(bp_manifest *manifest, bp_plan_slice *slices, int64_t count
 }
 
 bp_err bp_plan_make(bp_manifest **out, bp_plan_slice *slices, int64_t count, int ranks,
-                    int64_t file_floats, int *counts, int *places)
+                    int64_t file_floats, int *counts, int *offsets)
 {
     bp_err err = make_manifest(out, slices, count);
 
@@ -259,7 +259,7 @@ bp_err bp_plan_make(bp_manifest **out, bp_plan_slice *slices, int64_t count, int
         bp_manifest_free(out);
         return err;
     }
-    share_out(*out, slices, count, ranks, file_floats, counts, places);
+    share_out(*out, slices, count, ranks, file_floats, counts, offsets);
     join_slices(*out, slices, count);
     renumber(*out, slices, count);
     return BP_OK;
@@ -270,7 +270,7 @@ bp_err bp_plan_make(bp_manifest **out, bp_plan_slice *slices, int64_t count, int
 static bp_err space_for_slices(struct planner *planner)
 {
     for (int rank = 0; rank < planner->size; rank++) {
-        planner->places[rank] = (int)planner->count;
+        planner->offsets[rank] = (int)planner->count;
         planner->count += planner->counts[rank];
         if (planner->count > BP_PIECES_MAX)
             return BP_FAIL(BP_ERR_SOFTWARE, "tensor.wrong_slices",
@@ -289,14 +289,14 @@ static bp_err gather_slices(struct planner *planner, MPI_Comm comm, const bp_pla
 
     if (root) {
         planner->counts = bp_alloc("plan.counts", planner->size, sizeof *planner->counts);
-        planner->places = bp_alloc("plan.places", planner->size, sizeof *planner->places);
+        planner->offsets = bp_alloc("plan.places", planner->size, sizeof *planner->offsets);
     }
     BP_MPI_WAIT("gather", MPI_Gather(&mine, 1, MPI_INT, planner->counts, 1, MPI_INT, 0, comm));
     err = bp_agree(comm, root ? space_for_slices(planner) : BP_OK);
     if (err == BP_OK)
         BP_MPI_WAIT("gather",
                     MPI_Gatherv(slices, mine, planner->type, planner->slices, planner->counts,
-                                planner->places, planner->type, 0, comm));
+                                planner->offsets, planner->type, 0, comm));
     return err;
 }
 
@@ -307,7 +307,7 @@ static void scatter_pieces(bp_plan *plan, const struct planner *planner, MPI_Com
     BP_MPI_WAIT("scatter", MPI_Scatter(planner->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
     plan->count = mine;
     plan->pieces = bp_alloc("plan.pieces", mine, sizeof *plan->pieces);
-    BP_MPI_WAIT("scatter", MPI_Scatterv(planner->slices, planner->counts, planner->places,
+    BP_MPI_WAIT("scatter", MPI_Scatterv(planner->slices, planner->counts, planner->offsets,
                                         planner->type, plan->pieces, mine, planner->type, 0, comm));
     plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
     plan->files = mine > 0 ? plan->pieces[mine - 1].shard - plan->shard + 1 : 0;
@@ -336,7 +336,7 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_byte
     if (err == BP_OK)
         err = bp_agree(comm, root ? bp_plan_make(&plan->manifest, planner.slices, planner.count,
                                                  planner.size, file_floats, planner.counts,
-                                                 planner.places)
+                                                 planner.offsets)
                                   : BP_OK);
     if (err == BP_OK)
         scatter_pieces(plan, &planner, comm);
@@ -345,7 +345,7 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_byte
     BP_MPI(MPI_Type_free(&planner.type));
     bp_free(planner.slices);
     bp_free(planner.counts);
-    bp_free(planner.places);
+    bp_free(planner.offsets);
     return err;
 }
 

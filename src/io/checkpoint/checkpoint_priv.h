@@ -134,10 +134,10 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_byte
                     bp_plan_slice *slices, int64_t count);
 void bp_plan_clear(bp_plan *plan);
 /** The local part: makes *out from the slices of all `ranks`, whose writers are set. Sorts them by
- * writer, file and place in it; rank r writes counts[r] from places[r] on. Adjacent slices of one
+ * writer, file and place in it; rank r writes counts[r] from offsets[r] on. Adjacent slices of one
  * file form one piece. Errors: as bp_plan_init; *out is NULL then. */
 bp_err bp_plan_make(bp_manifest **out, bp_plan_slice *slices, int64_t count, int ranks,
-                    int64_t file_floats, int *counts, int *places);
+                    int64_t file_floats, int *counts, int *offsets);
 
 /* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------
  */

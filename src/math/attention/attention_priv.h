@@ -21,7 +21,7 @@ typedef struct bp_head {
     int64_t q_row, kv_row, out_row; /* values from position to position */
     int64_t keys;                   /* that are seen; K or less */
     int64_t first_place;            /* place of (query 0, key 0) in the stream of dropout words */
-    int64_t place_row;              /* places of a query: slot_K in whole blocks of 4 */
+    int64_t place_row;              /* positions of a query: slot_K in whole blocks of 4 */
     float scale;
     const float *bias;                             /* by distance, as in attention.h; may be NULL */
     const float *position_keys, *position_queries; /* its columns of them; may be NULL */

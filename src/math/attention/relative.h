@@ -12,9 +12,9 @@ typedef struct bp_relative {
     bool two_sided;   /* else keys after the query share bucket 0 with its own position */
 } bp_relative;
 
-/** The bucket of a key `offset` places after its query, before it if negative. With N buckets for
- * a side, the first N/2 are for one distance each, the others for logarithmically growing runs up
- * to `distance`. */
+/** The bucket of a key `offset` positions after its query, before it if negative. With N buckets
+ * for a side, the first N/2 are for one distance each, the others for logarithmically growing runs
+ * up to `distance`. */
 int64_t bp_relative_bucket(const bp_relative *by, int64_t offset);
 
 /** shape->bias for bp_attention_forward and backward: bias[H][bp_bias_floats] of table[buckets][H],
@@ -35,8 +35,8 @@ typedef struct bp_distances {
     int64_t distance; /* distances from this one on share the last row */
 } bp_distances;
 
-/** The row of a query `offset` places after its key, before it if negative. Distances up to half of
- * the buckets have one each, the others share logarithmically growing runs. */
+/** The row of a query `offset` positions after its key, before it if negative. Distances up to half
+ * of the buckets have one each, the others share logarithmically growing runs. */
 int64_t bp_distance_row(const bp_distances *by, int64_t offset);
 void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_shape *shape);
 

@@ -1,12 +1,12 @@
-/* The forward pass of a scan, in chunks of SCAN_CHUNK places. First the states that enter the
- * chunks, head by head; then the outputs of each chunk's places, chunk by chunk with all heads.
+/* The forward pass of a scan, in chunks of SCAN_CHUNK positions. First the states that enter the
+ * chunks, head by head; then the outputs of each chunk's positions, chunk by chunk with all heads.
  * Threads share heads, then chunks, so that no sum depends on the number of threads. */
 #include "math/kernels/scan_priv.h"
 
 #include "math/kernels/kernels.h"
 #include "math/loops/loops.h"
 
-/* y[t] += sum over j <= t of mix[t][j] x[j] in runs of rows, which read no places after their
+/* y[t] += sum over j <= t of mix[t][j] x[j] in runs of rows, which read no positions after their
  * last. */
 static void mix_rows(float *y, const scan_worker *w, const float *x, const scan_place *at)
 {
@@ -30,7 +30,7 @@ static void mix_rows(float *y, const scan_worker *w, const float *x, const scan_
     }
 }
 
-/* The outputs of the places of chunk k, all heads. */
+/* The outputs of the positions of chunk k, all heads. */
 static void forward_chunk(float *y, const bp_scan *of, const scan_work *work, int64_t row,
                           int64_t k)
 {

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** S = exp(-rate dt) S + dt b x^T, y = S^T c + skip x, of B sequences of T places; S is [N][P] for
- * each of H heads, initially zero. `share` heads read the same b and c: head h reads number
+/** S = exp(-rate dt) S + dt b x^T, y = S^T c + skip x, of B sequences of T positions; S is [N][P]
+ * for each of H heads, initially zero. `share` heads read the same b and c: head h reads number
  * (first_head + h) / share. */
 typedef struct bp_scan {
     int64_t B, T, H, P, N, share, first_head;
@@ -34,7 +34,7 @@ typedef struct bp_scan_gradients {
 void bp_scan_backward(const bp_scan_gradients *to, const bp_scan *of, const float *dy,
                       bp_arena *scratch);
 
-/** Scratch of one of them, for sequences of at most `T` places. An arena without a base is only
+/** Scratch of one of them, for sequences of at most `T` positions. An arena without a base is only
  * counted. */
 size_t bp_scan_scratch_bytes(int64_t T, int64_t H, int64_t P, int64_t N, bool backward);
 

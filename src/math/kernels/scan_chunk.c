@@ -1,4 +1,4 @@
-/* The inputs of a scan's chunk: its memory, its rows, the factors of its places and the states
+/* The inputs of a scan's chunk: its memory, its rows, the factors of its positions and the states
  * that enter it. Called by scan.c and scan_backward.c. */
 #include "math/kernels/scan_priv.h"
 

@@ -34,7 +34,7 @@ typedef struct scan_worker {
 typedef struct scan_place {
     const bp_scan *of;
     const scan_work *work;
-    int64_t row, h, k, first, rows; /* places [first, first + rows) of the sequence */
+    int64_t row, h, k, first, rows; /* positions [first, first + rows) of the sequence */
 } scan_place;
 
 static inline float *scan_state_of(float *states, const scan_place *at)
@@ -80,7 +80,7 @@ void scan_take_bc(const scan_worker *w, const scan_place *at);
 void scan_set_factors(const scan_worker *w, const scan_place *at);
 /** to[rows][n] = x[rows][n], each row times its factor. */
 void scan_scale_rows(float *to, const float *x, const float *factors, int64_t rows, int64_t n);
-/** state[N][P] = factor from + sum over places of scaled[t][N] rows[t][P]. */
+/** state[N][P] = factor from + sum over positions of scaled[t][N] rows[t][P]. */
 void scan_move_state(float *state, const float *from, float factor, const float *scaled,
                      const float *rows, const scan_place *at);
 /** The states that enter the chunks of head h, from `before` (NULL: zeros), and the last one

@@ -164,7 +164,7 @@ static void ask_boundaries(const int32_t *targets, int32_t *boundaries, int64_t 
     int64_t number = 0;
 
     for (int64_t t = 0; t < T; t++) {
-        boundaries[t] = targets[t] >= 0 && number < BP_BOUNDARY_PLACES ? targets[t] : -1;
+        boundaries[t] = targets[t] >= 0 && number < BP_BOUNDARY_POSITIONS ? targets[t] : -1;
         number = targets[t] >= 0 ? number + 1 : 0;
     }
 }

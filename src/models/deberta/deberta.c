@@ -81,7 +81,7 @@ static const bp_option KEYS[] = {
      .help = "width of token embeddings, which a projection makes as wide as the model; "
              "model.width if not given"},
     {BP_INT_KEY("model.convolution", NULL, 1, 63),
-     .help = "places, an odd number, that a convolution beside the first layer reads; there is "
+     .help = "positions, an odd number, that a convolution beside the first layer reads; there is "
              "none if not given"},
     {BP_INT_KEY("model.convolution_groups", NULL, 1, 1 << 20),
      .help = "groups of columns of the convolution, which divide model.width; 1 if not given"},
@@ -182,11 +182,12 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
                        (long long)bp_deberta_sizes_of(shape)->buckets,
                        (long long)distance_of(shape), where);
     if (!fits_convolution(shape))
-        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                       "the model's convolution of %lld places has %lld groups of %lld columns: at "
-                       "%s; the checkpoint is wrong",
-                       (long long)bp_deberta_sizes_of(shape)->convolution,
-                       (long long)groups_of(shape), (long long)shape->width, where);
+        return BP_FAIL(
+            BP_ERR_FORMAT, "model.bad_size",
+            "the model's convolution of %lld positions has %lld groups of %lld columns: at "
+            "%s; the checkpoint is wrong",
+            (long long)bp_deberta_sizes_of(shape)->convolution, (long long)groups_of(shape),
+            (long long)shape->width, where);
     return bp_stack_check_read(shape, where);
 }
 

@@ -22,7 +22,7 @@ typedef enum bp_electra_part {
 
 extern const bp_hf_table *const bp_electra_huggingface[];
 
-/** Loss terms: masked tokens, which the generator finds; places, of which the discriminator
+/** Loss terms: masked tokens, which the generator finds; positions, of which the discriminator
  * predicts whether they hold the text's token. */
 enum { BP_ELECTRA_WORDS, BP_ELECTRA_REPLACED };
 #define BP_ELECTRA_WEIGHT 50 /* of the discriminator's loss: Clark et al. 2020, section 3 */

@@ -28,14 +28,14 @@ int64_t decoding_filled_rows(const network_model *model, int64_t rows)
 
 bp_pass decoding_pass(const int32_t *tokens, int64_t rows)
 {
-    bp_batch batch = bp_batch_of_places(1, rows, tokens, NULL);
+    bp_batch batch = bp_batch_of_positions(1, rows, tokens, NULL);
 
     return bp_pass_over(&batch);
 }
 
-bp_pass decoding_source_pass(const int32_t *tokens, int64_t places)
+bp_pass decoding_source_pass(const int32_t *tokens, int64_t positions)
 {
-    bp_batch batch = {.B = 1, .stream[1] = {.T = places, .inputs = tokens}};
+    bp_batch batch = {.B = 1, .stream[1] = {.T = positions, .inputs = tokens}};
 
     return bp_pass_over(&batch);
 }
@@ -81,7 +81,7 @@ static void *take(bp_arena *arena, int64_t count, size_t size)
 
 static void lay_last(network_decoding *self, bp_arena *arena)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     int64_t slots = self->face.slots, rows = self->most_lasts;
     last_work *last = &self->last;
 
@@ -99,7 +99,7 @@ static void lay_last(network_decoding *self, bp_arena *arena)
 /* Lays out all memory, or counts it. False: this model can't continue sequences. */
 static bool lay_out(network_decoding *self, bp_arena *arena)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     int64_t slots = self->face.slots, cells = slots * self->face.capacity, rows = self->most_rows;
     int64_t S = model->face.info.source_capacity;
     bp_pass pass = decoding_pass(NULL, rows), source = decoding_source_pass(NULL, S);
@@ -146,34 +146,34 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
     return true;
 }
 
-static network_decoding planned(bp_model *lm, int groups, int64_t slots, int64_t capacity)
+static network_decoding planned(bp_model *model, int groups, int64_t slots, int64_t capacity)
 {
-    const network_model *model = (const network_model *)lm;
+    const network_model *network = (const network_model *)model;
     int64_t rows = slots * capacity < PIECE_ROWS ? slots * capacity : PIECE_ROWS;
 
-    return (network_decoding){.face = {lm, groups, slots, capacity},
-                              .most_rows = decoding_filled_rows(model, rows),
-                              .most_lasts = decoding_filled_rows(model, slots)};
+    return (network_decoding){.face = {model, groups, slots, capacity},
+                              .most_rows = decoding_filled_rows(network, rows),
+                              .most_lasts = decoding_filled_rows(network, slots)};
 }
 
-int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
+int64_t network_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity)
 {
-    const network_model *model = (const network_model *)lm;
-    network_decoding plan = planned((bp_model *)(uintptr_t)lm, groups, slots, capacity);
+    const network_model *network = (const network_model *)model;
+    network_decoding plan = planned((bp_model *)(uintptr_t)model, groups, slots, capacity);
     bp_extent most = {1, {plan.most_rows}};
     bp_arena arena = {0};
 
     if (!lay_out(&plan, &arena))
         return 0;
-    if (bp_gemm_precision(model->gemm) != BP_F32)
-        arena.used_bytes += bp_network_product_bytes(model->network, &most).scratch;
+    if (bp_gemm_precision(network->gemm) != BP_F32)
+        arena.used_bytes += bp_network_product_bytes(network->network, &most).scratch;
     return (int64_t)arena.used_bytes;
 }
 
 /* What one rank does without communication. */
 static bp_err reserve(network_decoding *self)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     bp_arena arena = {0};
 
     if (!lay_out(self, &arena))
@@ -199,14 +199,14 @@ static bp_err reserve(network_decoding *self)
     return BP_OK;
 }
 
-bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+bp_err network_decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                           int64_t capacity)
 {
     network_decoding *self = bp_alloc("model.decoding", 1, sizeof *self);
     bp_err err;
 
-    *self = planned(lm, groups, slots, capacity);
-    err = bp_agree(((const network_model *)lm)->mesh->model, reserve(self));
+    *self = planned(model, groups, slots, capacity);
+    err = bp_agree(((const network_model *)model)->mesh->model, reserve(self));
     if (err != BP_OK) {
         network_decode_free(&self->face);
         return err;

@@ -59,17 +59,17 @@ int64_t decoding_filled_rows(const network_model *model, int64_t rows);
 /** A pass over rows of several sequences. */
 bp_pass decoding_pass(const int32_t *tokens, int64_t rows);
 /** A pass that reads a source. */
-bp_pass decoding_source_pass(const int32_t *tokens, int64_t places);
+bp_pass decoding_source_pass(const int32_t *tokens, int64_t positions);
 /** Runs each shape of matrix product once, so that a step prepares none. Collective over
  * mesh->tensor. */
 void decoding_warm_up(network_decoding *self);
 
 /* See bp_model_ops. */
-bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+bp_err network_decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                           int64_t capacity);
 void network_decode_free(bp_decoding *decoding);
 void network_decode_reset(bp_decoding *decoding, int group);
-int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
+int64_t network_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity);
 void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                     float *statistics);
 void network_decode_states(bp_decoding *decoding, int group, const bp_decode_step *step,

@@ -5,7 +5,7 @@
  * sequence s is in the memory of sequence cells[s][p]. So sequences that share their past share
  * its memory, and continuing another one copies a line of the table. A new position takes a cell
  * that no other sequence uses: there are as many cells as sequences, and the others use at most
- * one less. A block that keeps only one state per sequence, of any length, has as many places,
+ * one less. A block that keeps only one state per sequence, of any length, has as many positions,
  * which are assigned by the same rule.
  *
  * Called by decoding.c and network_model.c. */
@@ -103,7 +103,7 @@ typedef struct place {
  * states. */
 static int64_t again(const network_decoding *self, const bp_decode_step *step, int64_t s)
 {
-    const bp_network *network = ((const network_model *)self->face.lm)->network;
+    const bp_network *network = ((const network_model *)self->face.model)->network;
     int64_t before = self->ends[s] - step->counts[s], after = network->changes_after;
 
     return after > 0 && self->ends[s] > after && (network->changes_always || before <= after)
@@ -165,7 +165,7 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
         .states_from = self->states_from,
         .states_to = self->states_to,
         .sources = self->face.slots,
-        .source_capacity = self->face.lm->info.source_capacity,
+        .source_capacity = self->face.model->info.source_capacity,
         .source_rows = {rows, self->source_positions, self->source_slots, self->source_cells},
         .scratch = self->attention};
 }
@@ -174,7 +174,7 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
 static void run_blocks(network_decoding *self, const decoding_group *group, bp_pass *pass,
                        int first, int end)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     const bp_network *network = model->network;
     bp_arena scratch = {.base = self->scratch, .size_bytes = self->scratch_bytes};
 
@@ -198,7 +198,7 @@ static int64_t bytes_of(const bp_activations *activations, const bp_nn *nn, cons
  * have several runs, and the last stage sends to the first one. */
 static void run_chunk(network_decoding *self, const decoding_group *group, bp_pass *pass, int chunk)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     const bp_network *network = model->network;
     const bp_mesh *mesh = model->mesh;
     int stages = mesh->pipeline_ranks, at = mesh->pipeline_rank, end = network->chunk_end[chunk];
@@ -216,7 +216,7 @@ static void run_chunk(network_decoding *self, const decoding_group *group, bp_pa
 
 static void run_piece(network_decoding *self, const decoding_group *group, int64_t rows)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     int64_t filled = decoding_filled_rows(model, rows);
     bp_pass pass = decoding_pass(self->tokens, filled);
     bp_continuation rest = continuation_of(self, group, rows);
@@ -237,20 +237,20 @@ static void run_piece(network_decoding *self, const decoding_group *group, int64
 void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources)
 {
     network_decoding *self = (network_decoding *)decoding;
-    const network_model *model = (const network_model *)decoding->lm;
+    const network_model *model = (const network_model *)decoding->model;
     decoding_group *of = &self->groups[group];
 
     for (int64_t s = 0; s < sources->count * sources->slots_each; s++)
         of->source_of[s] = (int32_t)(s / sources->slots_each);
     for (int64_t k = 0; k < sources->count; k++) {
-        int64_t places = sources->starts[k + 1] - sources->starts[k];
-        bp_pass pass = decoding_source_pass(sources->tokens + sources->starts[k], places);
+        int64_t positions = sources->starts[k + 1] - sources->starts[k];
+        bp_pass pass = decoding_source_pass(sources->tokens + sources->starts[k], positions);
         bp_continuation rest = continuation_of(self, of, 0);
 
         rest.source = k;
         pass.continuation = &rest;
-        of->source_ends[k] = (int32_t)places - 1;
-        bp_gemm_take_few_rows(model->gemm, places <= SHORT_SOURCE);
+        of->source_ends[k] = (int32_t)positions - 1;
+        bp_gemm_take_few_rows(model->gemm, positions <= SHORT_SOURCE);
         for (int c = 0; c < model->network->chunk_count; c++)
             run_chunk(self, of, &pass, c);
     }
@@ -261,7 +261,7 @@ void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_so
  * pieces. */
 static int64_t keep_lasts(network_decoding *self, int64_t rows, int64_t kept)
 {
-    int64_t C = ((const network_model *)self->face.lm)->C;
+    int64_t C = ((const network_model *)self->face.model)->C;
 
     for (int64_t r = 0; r < rows; r++)
         if (self->positions[r] + 1 == self->ends[self->slots[r]])
@@ -273,7 +273,7 @@ static int64_t keep_lasts(network_decoding *self, int64_t rows, int64_t kept)
 static int64_t run_step(bp_decoding *decoding, int group, const bp_decode_step *step, float *hidden)
 {
     network_decoding *self = (network_decoding *)decoding;
-    const network_model *model = (const network_model *)decoding->lm;
+    const network_model *model = (const network_model *)decoding->model;
     decoding_group *of = &self->groups[group];
     place at = {0};
     int64_t rows, kept = 0;
@@ -304,7 +304,7 @@ void network_decode_states(bp_decoding *decoding, int group, const bp_decode_ste
 void network_decode_logits(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
                            float *logits)
 {
-    network_model *model = (network_model *)decoding->lm;
+    network_model *model = (network_model *)decoding->model;
 
     bp_gemm_take_few_rows(model->gemm, true);
     model->face.ops->logits(&model->face, head, hidden, rows, logits);
@@ -314,7 +314,7 @@ void network_decode_logits(bp_decoding *decoding, int64_t head, const float *hid
 /* logits[rows filled up] of last.hidden[rows] */
 static void make_logits(network_decoding *self, float *logits, int64_t rows)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     int64_t filled = decoding_filled_rows(model, rows);
 
     bp_zero(self->last.hidden + rows * model->C, (filled - rows) * model->C);
@@ -324,7 +324,7 @@ static void make_logits(network_decoding *self, float *logits, int64_t rows)
 /* Entropies of `rows` of logits, in totals[2][rows], as for an ensemble of one member. */
 static void sum_entropies(network_decoding *self, const float *logits, int64_t rows)
 {
-    const network_model *model = (const network_model *)self->face.lm;
+    const network_model *model = (const network_model *)self->face.model;
     const bp_model_info *info = &model->face.info;
     last_work *last = &self->last;
     bp_logit_rows in = {logits,           last->targets, rows, info->vocab_count, info->vocab_first,
@@ -353,7 +353,7 @@ void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step
                     float *statistics)
 {
     network_decoding *self = (network_decoding *)decoding;
-    const network_model *model = (const network_model *)decoding->lm;
+    const network_model *model = (const network_model *)decoding->model;
     int64_t V = model->face.info.vocab_count, r = 0;
     int64_t rows = run_step(decoding, group, step, self->last.hidden);
     bool direct = rows == step->slots && decoding_filled_rows(model, rows) == rows;
@@ -395,7 +395,7 @@ static bool is_prepared(const network_model *model, int k, const bp_extent *most
 
 void decoding_warm_up(network_decoding *self)
 {
-    network_model *model = (network_model *)self->face.lm;
+    network_model *model = (network_model *)self->face.model;
     bool shapes = bp_gemm_prepares(model->gemm);
     int64_t most = shapes ? self->most_rows : 1, most_lasts = shapes ? self->most_lasts : 1;
     decoding_group *group = &self->groups[0];

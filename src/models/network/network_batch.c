@@ -19,7 +19,7 @@
 #define PIECES_PER_STAGE 2
 
 /* Targets laid out as in training: that of a whole text is the window's first, those of a span's
- * ends are at the first places. */
+ * ends are at the first positions. */
 static void lay_targets(const bp_batch_form *form, const int32_t *targets, bp_example *out)
 {
     int64_t T = form->stream[0].T, first = 0;
@@ -34,8 +34,8 @@ static void lay_targets(const bp_batch_form *form, const int32_t *targets, bp_ex
                                                          : targets[t];
 }
 
-/* A window of a masked model is already framed and masked, one of a task framed: its places end at
- * the first -1. */
+/* A window of a masked model is already framed and masked, one of a task framed: its positions end
+ * at the first -1. */
 static void make_framed(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {
@@ -260,7 +260,7 @@ static bp_batch make_piece(network_model *self, const network_pieces *pieces,
     bool trains = pieces->trains && bp_task_has_head(&self->shape.task);
     int64_t T = batch->length;
     const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
-    bp_batch piece = bp_batch_of_places(windows, T, inputs, targets);
+    bp_batch piece = bp_batch_of_positions(windows, T, inputs, targets);
 
     if (batch->sources) {
         piece.stream[1].T = batch->source_length;

@@ -1,5 +1,5 @@
-/* The states of a text's tokens after each layer, and the keys of a batch's places: a probe reads
- * them during a pass. Called by network_model.c. */
+/* The states of a text's tokens after each layer, and the keys of a batch's positions: a probe
+ * reads them during a pass. Called by network_model.c. */
 #include "models/network/network_states.h"
 
 #include "base/err.h"
@@ -54,7 +54,7 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
     network_model *self = (network_model *)model;
     bp_state_form form = network_state_form(&self->shape);
     int64_t length = text->count + 1, floats = form.layers * text->count * form.columns;
-    int32_t *places = bp_try_alloc("model.states", 2 * length, sizeof *places);
+    int32_t *positions = bp_try_alloc("model.states", 2 * length, sizeof *positions);
     float *values = bp_try_alloc("model.states", length, sizeof *values),
           *scratch = bp_try_alloc("model.states", self->mesh->pipeline_ranks > 1 ? floats : 1,
                                   sizeof *scratch);
@@ -64,8 +64,8 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
                    .count = text->count,
                    .states = states};
     bp_model_batch batch = {
-        .windows = 1, .length = length, .inputs = places, .targets = places + length};
-    bp_err err = places && values && scratch
+        .windows = 1, .length = length, .inputs = positions, .targets = positions + length};
+    bp_err err = positions && values && scratch
                      ? BP_OK
                      : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                                "memory is short: at the states of %lld tokens; use a smaller "
@@ -74,7 +74,7 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
 
     err = bp_agree(self->mesh->model, err);
     if (err == BP_OK) {
-        frame(places, places + length, text);
+        frame(positions, positions + length, text);
         memset(states, 0, (size_t)floats * sizeof *states);
         model->ops->set_probe(model, &seen.probe);
         err = model->ops->score(model, &batch, values);
@@ -85,7 +85,7 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
         bp_all_sum(states, floats, scratch, self->mesh->pipeline);
     bp_free(scratch);
     bp_free(values);
-    bp_free(places);
+    bp_free(positions);
     return err;
 }
 

@@ -94,9 +94,9 @@ static int64_t add_parts(const ngram_model *self, ngram_sequence *out, const bp_
     return count;
 }
 
-static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
+static bp_err score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    ngram_model *self = (ngram_model *)lm;
+    ngram_model *self = (ngram_model *)model;
     int64_t most = batch->windows * (batch->length / PART + 1), count = 0;
     bp_err err = reserve_kept(self, batch);
 
@@ -118,9 +118,9 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
 }
 
 /* The states after the inputs: `logits` continues from them. */
-static bp_err backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden)
+static bp_err backbone(bp_model *model, const bp_model_batch *batch, int64_t pass, float *hidden)
 {
-    ngram_model *self = (ngram_model *)lm;
+    ngram_model *self = (ngram_model *)model;
     bp_err err = reserve_kept(self, batch);
 
     BP_ASSERT(pass == BP_MODEL_NO_DROPOUT);
@@ -136,9 +136,9 @@ static bp_err backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass, 
     return err;
 }
 
-static void logits(bp_model *lm, int64_t head, const float *hidden, int64_t rows, float *out)
+static void logits(bp_model *model, int64_t head, const float *hidden, int64_t rows, float *out)
 {
-    const ngram_model *self = (const ngram_model *)lm;
+    const ngram_model *self = (const ngram_model *)model;
 
     BP_ASSERT(head == 0);
     for (int64_t r = 0; r < rows; r++) {
@@ -149,14 +149,14 @@ static void logits(bp_model *lm, int64_t head, const float *hidden, int64_t rows
     }
 }
 
-static bp_err score_split(bp_model *lm, const bp_model_batch *batch, float *values)
+static bp_err score_split(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    return ngram_split_score(((ngram_model *)lm)->split, batch, lm->info.eod_id, values);
+    return ngram_split_score(((ngram_model *)model)->split, batch, model->info.eod_id, values);
 }
 
-static void free_model(bp_model *lm)
+static void free_model(bp_model *model)
 {
-    ngram_model *self = (ngram_model *)lm;
+    ngram_model *self = (ngram_model *)model;
 
     ngram_file_close(&self->file);
     ngram_split_free(&self->split);

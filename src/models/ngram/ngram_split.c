@@ -16,8 +16,8 @@ struct ngram_split {
     int64_t first, end; /* the words that this rank's n-grams begin with */
     int most;           /* words of the longest history */
     int width;          /* numbers of a place, see `found_at` */
-    uint32_t *found;    /* [places][width] */
-    int64_t places;
+    uint32_t *found;    /* [positions][width] */
+    int64_t positions;
     int32_t *words; /* [most + length] of a window: <s> is V; what came before it first */
     int64_t words_capacity;
     int32_t *kept; /* [kept_count][most] the last words of windows of a batch that suspends */
@@ -172,12 +172,12 @@ static void end_window(const ngram_split *self, const bp_model_batch *batch, int
 
 static bp_err reserve(ngram_split *self, const bp_model_batch *batch)
 {
-    int64_t places = batch->windows * batch->length, words = self->most + batch->length;
+    int64_t positions = batch->windows * batch->length, words = self->most + batch->length;
     int64_t windows = batch->suspends ? batch->first_window + batch->windows : 0;
     void *found = self->found, *list = self->words, *kept = self->kept;
 
-    if (places > self->places)
-        found = bp_try_realloc("ngram.split", found, places * self->width, sizeof *self->found);
+    if (positions > self->positions)
+        found = bp_try_realloc("ngram.split", found, positions * self->width, sizeof *self->found);
     if (found)
         self->found = found;
     if (words > self->words_capacity)
@@ -189,8 +189,8 @@ static bp_err reserve(ngram_split *self, const bp_model_batch *batch)
     if (kept)
         self->kept = kept;
     if (!found || !list || (windows > 0 && !kept))
-        return bp_fail_memory("a batch", places * self->width, sizeof *self->found);
-    self->places = places > self->places ? places : self->places;
+        return bp_fail_memory("a batch", positions * self->width, sizeof *self->found);
+    self->positions = positions > self->positions ? positions : self->positions;
     self->words_capacity = words > self->words_capacity ? words : self->words_capacity;
     self->kept_count = windows > self->kept_count ? windows : self->kept_count;
     return BP_OK;

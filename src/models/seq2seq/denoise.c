@@ -1,7 +1,7 @@
 /* The objective of encoder-decoders without pairs: a text given the same text with noise. Noises
  * are applied in the order of bp_noise; each is a function of (seed, member, step, slot) and
- * places. Source: Lewis et al. 2020, BART, section 2.2; Raffel et al. 2020, T5, section 3.3.4, as
- * its program draws spans. */
+ * positions. Source: Lewis et al. 2020, BART, section 2.2; Raffel et al. 2020, T5, section 3.3.4,
+ * as its program draws spans. */
 #include "models/family.h"
 
 #include "base/numbers.h"
@@ -217,7 +217,7 @@ static int64_t take_out(noising *w, int32_t *target)
     return to;
 }
 
-/* The decoder reads the start, and the target without its end; later places are ignored. */
+/* The decoder reads the start, and the target without its end; later positions are ignored. */
 static void ask(const bp_example_maker *self, int64_t count, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* The first position's row in learned tables: the rows before it are unused or padding's. fairseq
- * counts places from it on, too. */
+ * counts positions from it on, too. */
 #define FIRST_POSITION  2
 #define WAVELENGTH_BASE 10000.0
 /* Standard deviation for weights on unscaled states: smaller instead. */

@@ -110,7 +110,7 @@ static const bp_hf_setting TRANSFORMER_SETTINGS[] = {COMMON_SETTINGS(NULL, NULL)
                                               {"extra_pos_embeddings", "2"},
                                               {0}};
 
-/* Marian's targets begin with padding; fairseq's places begin after the padding's. */
+/* Marian's targets begin with padding; fairseq's positions begin after the padding's. */
 #define MARIAN_PADDING "start_token+-1"
 #define MORE_SETTINGS(pre_norm, embedding_norms, sinusoids)                                        \
     COMMON_SETTINGS("16", "4096"), {"normalize_before", pre_norm},                                 \

@@ -76,7 +76,7 @@ static bool is_last(int64_t number, int64_t period)
     return period > 0 && number % period == period - 1;
 }
 
-/* 0: attends to all earlier places. */
+/* 0: attends to all earlier positions. */
 static int64_t window_of(const bp_model_shape *shape, int64_t number)
 {
     int64_t period = bp_given_or(shape->stack.window_period, stack_of(shape)->window_period);

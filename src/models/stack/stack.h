@@ -210,7 +210,8 @@ typedef struct bp_stack {
          .help = "groups of heads, which write and read their states alike; 1 if not given"},      \
     {                                                                                              \
         BP_INT_KEY("model.taps", NULL, 1, 64),                                                     \
-            .help = "places that the convolution reads, the present one included; 4 if not given"  \
+            .help =                                                                                \
+                "positions that the convolution reads, the present one included; 4 if not given"   \
     }
 /** Hybrid stacks: which layers have attention, the same sizes, and the heads of the other layers.
  */

@@ -41,7 +41,7 @@ static bool positions_follow(const bp_model_shape *shape)
 static bp_block *new_positions(bp_network *network, const bp_model_shape *shape)
 {
     int64_t first = bp_stack_first_position(shape);
-    bp_embedding_part part = {.first_position = first, .places_padding = first > 0};
+    bp_embedding_part part = {.first_position = first, .positions_padding = first > 0};
     bp_block *block;
 
     part.wpe = bp_group_add_matrix(bp_network_add_group(network, true), "wpe",
@@ -61,7 +61,7 @@ bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shap
     bp_embedding_part part = {.wte = shared ? shared
                                             : bp_transformer_add_table(network, &tables, "wte"),
                               .first_position = first,
-                              .places_padding = first > 0,
+                              .positions_padding = first > 0,
                               .keeps_all = stack->embedding_norm,
                               .scale = embedding_scale(shape)};
     bp_block *block;

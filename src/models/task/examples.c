@@ -68,7 +68,7 @@ int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair
            !(frame->once && pair->tokens[0] > 0 && pair->text[0][0] == frame->begin);
 }
 
-int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
+int64_t bp_task_positions(const bp_task_frame *frame, const bp_task_pair *pair)
 {
     return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) +
            (frame->end >= 0) + (pair->tokens[1] > 0 ? frame->middles : 0);
@@ -79,9 +79,9 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
 {
     bool two = pair->tokens[1] > 0;
     int64_t n[2] = {pair->tokens[0], pair->tokens[1]}, at = 0, first,
-            places = bp_task_places(frame, pair);
+            positions = bp_task_positions(frame, pair);
 
-    *cut = places > T ? places - T : 0;
+    *cut = positions > T ? positions - T : 0;
     for (int64_t k = 0; k < *cut; k++)
         n[n[0] <= n[1]]--;
     if (bp_task_first_place(frame, pair) > 0)

@@ -29,9 +29,9 @@ typedef struct bp_task_pair {
 bp_task_pair bp_task_texts(const bp_document *document, bool pairs);
 /** The question, and the example's window of its context. */
 bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows);
-/** How documents are cut into windows for a context of T places. */
+/** How documents are cut into windows for a context of T positions. */
 bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride);
-/** The place in an example of `length` places that means: there is no answer. */
+/** The place in an example of `length` positions that means: there is no answer. */
 static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t length)
 {
     return frame->begin >= 0 ? 0 : length - 1;
@@ -42,7 +42,7 @@ bp_err bp_task_check_document(const bp_document *document, const char *where);
  * already begins with it. */
 int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair);
 /** The length of a framed pair. */
-int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
+int64_t bp_task_positions(const bp_task_frame *frame, const bp_task_pair *pair);
 /** The shortest context: a text between the tokens that begin, separate and end it. */
 #define BP_TASK_CONTEXT 4
 
@@ -52,9 +52,9 @@ int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
                      const bp_task_pair *pair, int64_t *cut);
 
-/** For an encoder-decoder: such inputs, in the example's stream 0 of T places, become the source,
- * and the decoder reads `start` and then all of them but the last. So its state at the last place
- * is that after the whole text. Source: Lewis et al. 2020, section 3.1. */
+/** For an encoder-decoder: such inputs, in the example's stream 0 of T positions, become the
+ * source, and the decoder reads `start` and then all of them but the last. So its state at the last
+ * place is that after the whole text. Source: Lewis et al. 2020, section 3.1. */
 void bp_task_mirror(bp_example *example, int64_t T, int32_t start);
 
 /** The maker of examples for a kind's objective, with one target per text, and next-word targets if

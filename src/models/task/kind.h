@@ -16,12 +16,12 @@ typedef struct bp_task_kind {
     const char *const *keys; /* its keys of bp_task_options, besides task.kind; ends with NULL */
 
     /* What is predicted. */
-    bool whole_text;  /* one row per text, whose label is a column of the corpora */
-    bool at_words;    /* one row per word */
-    bool over_places; /* outcomes are the places of a text, for each of its ends */
-    bool has_names;   /* outcomes are a softmax, named after labels */
-    bool is_value;    /* a number, without a distribution */
-    int ends;         /* predictions of a row; outcomes of the head if they have no names */
+    bool whole_text;     /* one row per text, whose label is a column of the corpora */
+    bool at_words;       /* one row per word */
+    bool over_positions; /* outcomes are the positions of a text, for each of its ends */
+    bool has_names;      /* outcomes are a softmax, named after labels */
+    bool is_value;       /* a number, without a distribution */
+    int ends;            /* predictions of a row; outcomes of the head if they have no names */
 
     /* Words for users. */
     const char *texts;      /* "documents" */

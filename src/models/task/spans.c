@@ -50,7 +50,7 @@ static const char *const KEYS[] = {"task.frozen_layers", "task.lm_weight", "task
 
 const bp_task_kind bp_task_spans = {.name = "spans",
                                     .keys = KEYS,
-                                    .over_places = true,
+                                    .over_positions = true,
                                     .ends = 2,
                                     .texts = "questions",
                                     .labelled = "questions",

@@ -128,7 +128,7 @@ static double train_flops(const bp_model_shape *shape)
 
     if (has_pooler(shape))
         matrices += C * C;
-    if (backbone_of(shape).transform) /* of all places */
+    if (backbone_of(shape).transform) /* of all positions */
         matrices += C * C * (a_place ? 1 : (double)shape->context);
     return 6 * (matrices / (a_place ? 1 : (double)shape->context) +
                 (bp_task_keeps_words(shape) ? (double)shape->vocab_size * C : 0));

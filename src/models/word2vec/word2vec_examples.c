@@ -71,7 +71,7 @@ void w2v_text_read(w2v_text *text, const int32_t *tokens, int64_t T, int64_t eod
         if (kept < 1 && (double)draw[0] / 4294967296.0 >= (double)kept)
             continue;
         text->words[text->count] = tokens[t];
-        text->places[text->count] = (int32_t)t;
+        text->positions[text->count] = (int32_t)t;
         text->sentences[text->count++] = sentence;
     }
 }
@@ -118,7 +118,7 @@ void w2v_group_add(w2v_group *group, const w2v_text *text, int64_t at, const bp_
 {
     bool cbow = w2v_sizes_of(shape)->mode == W2V_CBOW;
     int64_t most = w2v_sizes_of(shape)->window, blocks = (w2v_sizes_of(shape)->negative + 1) / 2;
-    uint64_t place = (uint64_t)text->places[at] << PLACE_SHIFT;
+    uint64_t place = (uint64_t)text->positions[at] << PLACE_SHIFT;
     uint32_t draw[4];
     w2v_unit unit = {.first_input = (int32_t)group->input_count,
                      .first_target = (int32_t)group->target_count};

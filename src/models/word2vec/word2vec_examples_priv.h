@@ -35,7 +35,7 @@ void w2v_group_empty(w2v_group *group);
 /** The occurrences of one example that are used. */
 typedef struct w2v_text {
     int32_t *words;     /* [T] ids */
-    int32_t *places;    /* [T] in the example */
+    int32_t *positions; /* [T] in the example */
     int32_t *sentences; /* [T] numbers; windows stay within one */
     int64_t count;
 } w2v_text;

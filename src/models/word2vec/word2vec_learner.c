@@ -91,7 +91,7 @@ static void free_learner(bp_learner **learner)
     w2v_vocabulary_clear(&self->vocabulary);
     w2v_group_clear(&self->group);
     bp_free(self->text.words);
-    bp_free(self->text.places);
+    bp_free(self->text.positions);
     bp_free(self->text.sentences);
     bp_free(self->input);
     bp_free(self->output);
@@ -123,7 +123,7 @@ static bp_err new_learner(bp_learner **out, const bp_learner_spec *spec)
     self->width = works ? w2v_padded(&self->shape) / self->worker_count : 0;
     BP_MPI(MPI_Comm_split(spec->comm, works ? 0 : MPI_UNDEFINED, self->rank, &self->workers));
     self->text.words = bp_alloc("word2vec.text", T, sizeof *self->text.words);
-    self->text.places = bp_alloc("word2vec.text", T, sizeof *self->text.places);
+    self->text.positions = bp_alloc("word2vec.text", T, sizeof *self->text.positions);
     self->text.sentences = bp_alloc("word2vec.text", T, sizeof *self->text.sentences);
     err = bp_agree(spec->comm, works ? new_tables(self) : BP_OK);
     if (err != BP_OK)

@@ -43,7 +43,7 @@ static inline int bp_nn_experts(const bp_nn *nn)
     return nn->expert_ranks > 1 ? nn->expert_ranks : 1;
 }
 
-/** The largest micro-batch: examples, and places of each stream. */
+/** The largest micro-batch: examples, and positions of each stream. */
 typedef struct bp_extent {
     int64_t B, T[BP_STREAMS];
     size_t lent_bytes; /* size of bp_pass.lent in each of the block's backward passes */
@@ -73,8 +73,8 @@ typedef struct bp_activations {
 } bp_activations;
 
 /** Decoding: the rows of a pass continue sequences; each block keeps what it needs of them
- *           (`cache` of bp_block_ops). The pass has one example, whose places are rows of several
- *           sequences. */
+ *           (`cache` of bp_block_ops). The pass has one example, whose positions are rows of
+ * several sequences. */
 typedef struct bp_continuation {
     bp_cached_rows
         rows; /* fewer than the rows of the pass if that is padded; all rows have positions */
@@ -85,9 +85,9 @@ typedef struct bp_continuation {
     const int32_t *states_from, *states_to;
     float *cache;  /* the current block's cache */
     void *scratch; /* for it, as `cache` says */
-    /* For models that read a source: the most sources, and places of each. A pass without rows of
-     * stream 0 reads one of them, `source`, and blocks keep what they need of it. In other passes
-     * source_rows has for each row the source that it sees (as `slots`), its last place (as
+    /* For models that read a source: the most sources, and positions of each. A pass without rows
+     * of stream 0 reads one of them, `source`, and blocks keep what they need of it. In other
+     * passes source_rows has for each row the source that it sees (as `slots`), its last place (as
      * `positions`) and the cells, separate for each source */
     int64_t sources, source_capacity, source;
     bp_cached_rows source_rows;
@@ -127,14 +127,15 @@ struct bp_probe {
 /** One micro-batch on its way through the blocks. */
 typedef struct bp_pass {
     bp_extent extent;
-    int64_t B, T;               /* examples, and places of the current block's stream */
-    int stream;                 /* which that is (bp_pass_go_by) */
-    int64_t slot_T[BP_STREAMS]; /* places of a slot in the global batch, by which dropout masks are
-                                   numbered: more than extent.T where micro-batches are shortened */
-    bp_batch batch;             /* the first block needs its inputs, the last one its targets */
-    bool training;              /* forward saves what backward needs */
-    bool dropout; /* masks are on, at the network's rate: in training, and in passes with
-                     dropout at test time */
+    int64_t B, T; /* examples, and positions of the current block's stream */
+    int stream;   /* which that is (bp_pass_go_by) */
+    int64_t
+        slot_T[BP_STREAMS]; /* positions of a slot in the global batch, by which dropout masks are
+                               numbered: more than extent.T where micro-batches are shortened */
+    bp_batch batch;         /* the first block needs its inputs, the last one its targets */
+    bool training;          /* forward saves what backward needs */
+    bool dropout;           /* masks are on, at the network's rate: in training, and in passes with
+                               dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
     bool second_text;       /* a pass over the text for architecture search: blocks carry its state
                                separately */
@@ -160,11 +161,11 @@ typedef struct bp_pass {
     const float *vectors[BP_STREAMS];
     float *vector_gradients[BP_STREAMS];
     float states_weight;  /* the weight of a place's loss of states in the gradient */
-    double states_loss;   /* result of the blocks that compare states: the sum over places */
+    double states_loss;   /* result of the blocks that compare states: the sum over positions */
     float balance_weight; /* training: the weight of a place's balance loss (bp_expert_shape) in the
                              gradient */
     double balance_loss;  /* result of the backward pass of layers with experts: their parts of it,
-                             times the places of the pass */
+                             times the positions of the pass */
     int64_t *expert_loads; /* [layers][E] their backward pass adds the rows that chose each; NULL:
                               not wanted */
     /* results, of the last block */
@@ -264,7 +265,7 @@ typedef struct bp_block_ops {
 struct bp_block {
     const bp_block_ops *ops;
     const bp_nn *nn; /* borrowed from the network */
-    int stream;      /* whose places its rows are */
+    int stream;      /* whose positions its rows are */
 };
 
 /** The innermost block of nested wrappers; for any other block, itself. Local. */

@@ -21,11 +21,11 @@ typedef struct bp_embedding_part {
     int64_t dropout_stream; /* its stream of dropout masks */
     bp_param *segments;     /* borrowed */
     int64_t first_position;
-    bool keeps_all;       /* no dropout here: a norm precedes it (bp_row_layer_new) */
-    bool places_padding;  /* places after a text use the row of wpe before first_position, which is
-                             not trained; else each its own */
-    int64_t tokens_after; /* this many places after a text hold trained tokens; the others hold
-                             padding, whose vector is not trained */
+    bool keeps_all;         /* no dropout here: a norm precedes it (bp_row_layer_new) */
+    bool positions_padding; /* positions after a text use the row of wpe before first_position,
+                            which is not trained; else each its own */
+    int64_t tokens_after;   /* this many positions after a text hold trained tokens; the others hold
+                               padding, whose vector is not trained */
     bool starts_with_padding; /* and so does a text's first place */
     float scale;              /* scale of the tokens' vectors; 0: 1 */
     const float *sinusoids;   /* [T][C], fixed positions instead of wpe. Borrowed; may be NULL */
@@ -64,7 +64,7 @@ typedef struct bp_expert_shape {
     bp_group *weights; /* the experts' group; borrowed */
     /* The balance loss of all layers of a stack with experts together, over a micro-batch of N rows
      * (of all those layers, without padding): E sum_e n_e P_e / N^2, where n_e counts the rows that
-     * choose e and P_e sums their shares before the choice. A micro-batch counts by its places
+     * choose e and P_e sums their shares before the choice. A micro-batch counts by its positions
      * (bp_pass.balance_weight, balance_loss). Only shares have gradients. Source: Fedus et al.
      * 2021, Switch Transformers, section 2.2, over all layers. */
     int balance;          /* the item of activations [rows][E] that counts choices, with a
@@ -211,8 +211,8 @@ void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *
 typedef enum bp_pool { BP_POOL_NONE, BP_POOL_FIRST, BP_POOL_MEAN, BP_POOL_LAST } bp_pool;
 typedef struct bp_pooling_shape {
     int64_t C;
-    const char
-        *norm; /* name of the norm of the places' states, applied first; borrowed. NULL: no norm */
+    const char *norm; /* name of the norm of the positions' states, applied first; borrowed. NULL:
+                         no norm */
     bool rms, no_norm_bias;
     float epsilon;
     bp_pool pool;   /* a text's state: that of its first place, of its last place before padding, or
@@ -228,8 +228,8 @@ typedef struct bp_pooling_shape {
     int item, stream;
 } bp_pooling_shape;
 
-/** hidden [B * T][C] becomes the input of a task's head. If places are pooled, the row of a text's
- * first place becomes the text's state; outside training all its rows do. Adds "NORM.gain",
+/** hidden [B * T][C] becomes the input of a task's head. If positions are pooled, the row of a
+ * text's first place becomes the text's state; outside training all its rows do. Adds "NORM.gain",
  * "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], or "vector.weight" [vector][C] and
  * "vector.bias" [vector], where present, to the replicated group. Source: Devlin et al. 2019,
  * section 4.1; Radford et al. 2018, section 3.2 (the last token). */
@@ -239,7 +239,7 @@ void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *sha
 /** A head that predicts a value of each text, or finds a span in it. */
 typedef struct bp_text_head_shape {
     int64_t C;
-    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and ends,
+    bool finds_spans; /* two terms, `term` and the next: the positions where a span begins and ends,
                          one of each per text. Else one term with a value (bp_target_value) per
                          text, from the row of its first place */
     bool unbiased;    /* without "task.bias" */
@@ -275,8 +275,8 @@ void bp_random_features_watch(bp_block *block, const bp_feature_watch *watch);
 float *bp_random_features_factor(bp_block *block, int64_t class);
 
 /** task.weight h + task.bias: squared error of a value; or, for each end, cross-entropy of a
- * softmax over all places of a text, including padding. pass->logprob, if term 0 has a target per
- * place: the text's value; or, for the first place, log p(a span begins at its target), and for
+ * softmax over all positions of a text, including padding. pass->logprob, if term 0 has a target
+ * per place: the text's value; or, for the first place, log p(a span begins at its target), and for
  * the second, log p(it ends at its target). pass->log_p: the value; or one outcome per place. Adds
  * "task.weight" [1 or 2][C] and "task.bias" to the replicated group. Source: Devlin et al. 2019,
  * section 4.2 (spans). */
@@ -300,10 +300,10 @@ typedef struct bp_convolution_shape {
 } bp_convolution_shape;
 
 /** hidden = conv.ln(inner(hidden) + f(dropout(convolution of hidden))), where a place reads K / 2
- * places on either side, zeros outside of its text. Owns the inner block, a Transformer layer that
- * works on item 0. Adds "conv.weight" [C][C / G K], "conv.bias", "conv.ln.gain" and "conv.ln.bias"
- * [C] to the replicated group. Source: He et al. 2021, DeBERTa, following the published code of
- * its second version. */
+ * positions on either side, zeros outside of its text. Owns the inner block, a Transformer layer
+ * that works on item 0. Adds "conv.weight" [C][C / G K], "conv.bias", "conv.ln.gain" and
+ * "conv.ln.bias" [C] to the replicated group. Source: He et al. 2021, DeBERTa, following the
+ * published code of its second version. */
 void bp_convolution_new(bp_block **out, bp_block *inner, const bp_convolution_shape *shape,
                         bp_group *group);
 
@@ -311,7 +311,7 @@ void bp_convolution_new(bp_block **out, bp_block *inner, const bp_convolution_sh
 typedef struct bp_replacement_shape {
     bp_embedding_part embedding; /* embedding of the text with the generator's tokens, on item 0 */
     const bp_block *head;        /* bp_lm_head_new's, which reads item 0 too; borrowed */
-    int term;                    /* the head's: places with a target are replaced */
+    int term;                    /* the head's: positions with a target are replaced */
     int ids_item; /* the item with each place's token, one column, without a gradient */
 } bp_replacement_shape;
 
@@ -338,11 +338,12 @@ void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *
                         bp_group *group);
 
 /** The input of SpanBERT's boundary objective. */
-#define BP_BOUNDARY_PLACES 20 /* places of a span that have a number; later ones are not scored */
+#define BP_BOUNDARY_POSITIONS                                                                      \
+    20 /* positions of a span that have a number; later ones are not scored */
 typedef struct bp_boundary_shape {
     int64_t C;
     int item; /* of 3 C columns, after item 0, */
-    int term; /* runs of its places with a target are the masked spans */
+    int term; /* runs of its positions with a target are the masked spans */
 } bp_boundary_shape;
 
 /** The item's row of a place in a span becomes item 0's states before and after the span, followed
@@ -527,8 +528,8 @@ typedef struct bp_head_shape {
     bool sparse; /* some targets may be -1, or there is one per example: training uses only scored
                     rows */
     bool passes_on; /* other blocks follow, which read the same item */
-    bool twice; /* two directions: it also reads another item, with as many places and columns, for
-                   another term */
+    bool twice; /* two directions: it also reads another item, with as many positions and columns,
+                   for another term */
     int second_item, second_term;
     float cap;   /* logits become cap tanh(logit / cap), for a single softmax; 0: no cap */
     float scale; /* of logits, of one softmax; 0: 1 */

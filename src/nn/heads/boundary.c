@@ -1,6 +1,6 @@
 /* Inputs of SpanBERT's boundary objective: for each place of a masked span the states before and
- * after the span, and the place's number in it. The spans are the runs of places that a loss term
- * scores. A block of BERT's family. Called by models/bert/bert.c. */
+ * after the span, and the place's number in it. The spans are the runs of positions that a loss
+ * term scores. A block of BERT's family. Called by models/bert/bert.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
@@ -12,7 +12,7 @@
 typedef struct boundary {
     bp_block block;
     bp_boundary_shape shape;
-    bp_param *positions; /* [BP_BOUNDARY_PLACES][C] */
+    bp_param *positions; /* [BP_BOUNDARY_POSITIONS][C] */
 } boundary;
 
 static const boundary *boundary_of(const bp_block *block)
@@ -41,7 +41,7 @@ static size_t boundary_scratch(const bp_block *block, const bp_extent *most, boo
     return count.used_bytes;
 }
 
-/* The rows before and after the run of scored places that contains row r, and its number there;
+/* The rows before and after the run of scored positions that contains row r, and its number there;
  * false if it is not scored, or an example's end cuts the run. */
 typedef struct ends {
     int64_t before, after, number;
@@ -60,7 +60,7 @@ static bool find_ends(const boundary *self, const bp_pass *pass, int64_t r, ends
     while (out->after < end && targets[out->after] >= 0)
         out->after++;
     out->number = r - out->before - 1;
-    return out->before >= first && out->after < end && out->number < BP_BOUNDARY_PLACES;
+    return out->before >= first && out->after < end && out->number < BP_BOUNDARY_POSITIONS;
 }
 
 static void boundary_forward(bp_block *block, bp_pass *pass, bp_activations *activations,
@@ -149,6 +149,6 @@ void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *s
     self->block.nn = nn;
     self->shape = *shape;
     self->positions =
-        bp_group_add_matrix(group, "boundary.positions", BP_BOUNDARY_PLACES, shape->C, INIT_STD);
+        bp_group_add_matrix(group, "boundary.positions", BP_BOUNDARY_POSITIONS, shape->C, INIT_STD);
     *out = &self->block;
 }

@@ -68,9 +68,9 @@ static void dot_rows(double *sums, const float *q, const float *z, int64_t rows,
 static void ask(const bp_teacher *teacher, int member, const bp_pass *pass,
                 const bp_distilled *rows, float *logits)
 {
-    const int32_t *places = rows->places;
+    const int32_t *positions = rows->positions;
 
-    if (!places) {
+    if (!positions) {
         teacher->logits(teacher, member, pass->first_slot, pass->T, rows->first_place, rows->rows,
                         logits);
         return;
@@ -80,10 +80,10 @@ static void ask(const bp_teacher *teacher, int member, const bp_pass *pass,
         bool scored = rows->targets[r] >= 0;
 
         for (n = 1; scored && r + n < rows->rows && rows->targets[r + n] >= 0 &&
-                    places[r + n] == places[r] + n;)
+                    positions[r + n] == positions[r] + n;)
             n++;
         if (scored)
-            teacher->logits(teacher, member, pass->first_slot, pass->T, places[r], n,
+            teacher->logits(teacher, member, pass->first_slot, pass->T, positions[r], n,
                             logits + r * rows->V);
     }
 }

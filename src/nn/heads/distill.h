@@ -1,5 +1,5 @@
-/* Distillation: a head that learns from another model's outputs at the same places, and layers that
- * learn from its layers' states. */
+/* Distillation: a head that learns from another model's outputs at the same positions, and layers
+ * that learn from its layers' states. */
 #ifndef BP_NN_DISTILL_H
 #define BP_NN_DISTILL_H
 
@@ -11,14 +11,14 @@ struct bp_teacher {
     int members;
     double temperature; /* t: of both models' logits */
     double weight;      /* w: weight of the soft targets' loss; the other one's is 1 - w */
-    /** logits[rows][V here] of a member for places [first, first + rows) of the examples from
-     * batch slot `slot` on, each with T places. No MPI. */
+    /** logits[rows][V here] of a member for positions [first, first + rows) of the examples from
+     * batch slot `slot` on, each with T positions. No MPI. */
     void (*logits)(const bp_teacher *teacher, int member, int64_t slot, int64_t T, int64_t first,
                    int64_t rows, float *logits);
     double states_weight; /* of the loss of states beside both */
     bool cosine;          /* the loss is 1 - cosine instead of the mean squared error */
     /** [rows][columns] of match `match`: the states of the examples from batch slot `slot` on, each
-     * of T places, from row `row` on. No MPI. */
+     * of T positions, from row `row` on. No MPI. */
     const float *(*states)(const bp_teacher *teacher, int match, int64_t slot, int64_t T,
                            int64_t row);
 };
@@ -40,7 +40,7 @@ typedef struct bp_state_match {
 /** Wraps `inner` (taken over), and compares its result, item 0, with the teacher's states in
  * training: with h a row of it, W the projection (the identity where C = columns) and s the
  * teacher's row, the row's loss is |h Wt - s|^2 / columns, or 1 - cos(h Wt, s). pass->states_loss
- * adds up those of the places that are not padding; pass->states_weight is the weight of one in
+ * adds up those of the positions that are not padding; pass->states_weight is the weight of one in
  * the gradient. Adds "distill.LAYER.weight" [columns][C] to the replicated group, which is NULL
  * where C = columns.
  * Source: Jiao et al. 2020, TinyBERT, equation 8; Sanh et al. 2019, DistilBERT, section 2. */
@@ -52,8 +52,8 @@ typedef struct bp_distilled {
     float *logits;          /* [rows][V] the student's */
     const int32_t *targets; /* [rows] -1: not scored */
     int64_t first_place, rows, V, first;
-    const int32_t
-        *places; /* [rows] places of the gathered rows; NULL: rows are places from first_place on */
+    const int32_t *positions; /* [rows] positions of the gathered rows; NULL: rows are positions
+                                 from first_place on */
 } bp_distilled;
 
 /** Scratch for this many rows, in an arena that may only count. */

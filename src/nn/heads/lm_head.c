@@ -108,7 +108,7 @@ static void take_predicted(const lm_head *self, bp_pass *pass, const head_chunk 
     }
     bp_all_max(c->weight, rows, self->block.nn->tensor);
     for (int64_t r = 0; r < rows; r++)
-        pass->predicted[c->places[r]] = isfinite(c->weight[r]) ? (int32_t)-c->weight[r] : 0;
+        pass->predicted[c->positions[r]] = isfinite(c->weight[r]) ? (int32_t)-c->weight[r] : 0;
 }
 
 /* Columns of other tensor ranks are 0. */
@@ -154,7 +154,7 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
             take_distribution(self, c, n, pass->log_p + done * self->wte->shape[0]);
         done += n;
         for (int64_t r = 0; logprob && r < n; r++)
-            logprob[c->places[r]] = (float)head_chunk_logprob(self, c, n, r);
+            logprob[c->positions[r]] = (float)head_chunk_logprob(self, c, n, r);
     }
 }
 

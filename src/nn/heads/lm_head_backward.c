@@ -171,16 +171,16 @@ static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_wor
     bp_logit_rows in = head_logit_rows(self, c, rows->targets, n);
     bp_smoothing smoothing = head_smoothing(self, pass);
 
-    pass->loss_sum[term] +=
-        bp_distill(pass->teacher, pass, &work->soft,
-                   &(bp_distilled){.logits = c->logits,
-                                   .targets = rows->targets,
-                                   .first_place = rows->first,
-                                   .places = self->shape.sparse ? c->rows_of + rows->first : NULL,
-                                   .rows = n,
-                                   .V = V,
-                                   .first = self->wte->offset[0]},
-                   self->block.nn->tensor);
+    pass->loss_sum[term] += bp_distill(
+        pass->teacher, pass, &work->soft,
+        &(bp_distilled){.logits = c->logits,
+                        .targets = rows->targets,
+                        .first_place = rows->first,
+                        .positions = self->shape.sparse ? c->rows_of + rows->first : NULL,
+                        .rows = n,
+                        .V = V,
+                        .first = self->wte->offset[0]},
+        self->block.nn->tensor);
     pass->scratch->used_bytes = mark;
     if (V == 0)
         return;

@@ -111,7 +111,7 @@ head_chunk head_chunk_alloc(const lm_head *self, bp_arena *arena, const head_chu
         c.own = (int32_t *)(void *)bp_arena_floats(arena, rows);
     c.found = size->found;
     c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.found);
-    c.places = (int32_t *)(void *)bp_arena_floats(arena, c.found);
+    c.positions = (int32_t *)(void *)bp_arena_floats(arena, c.found);
     c.rows_of = (int32_t *)(void *)bp_arena_floats(arena, c.found);
     return c;
 }
@@ -274,7 +274,7 @@ int64_t head_chunk_find(const lm_head *self, const bp_pass *pass, head_chunk *c,
         if (targets[*at] >= 0) {
             c->targets[count] = targets[*at];
             c->rows_of[count] = (int32_t)(a_place > 0 ? *at / a_place : *at * pass->T);
-            c->places[count++] = (int32_t)*at;
+            c->positions[count++] = (int32_t)*at;
         }
     return count;
 }

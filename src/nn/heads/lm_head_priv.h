@@ -44,9 +44,9 @@ typedef struct head_chunk {
     entmax_rows sparse; /* instead of max and sums, for entmax */
     int32_t *own;       /* [rows] columns of targets if outcomes are sampled; else NULL */
     int64_t found;      /* the most of: */
-    int32_t *targets,
-        *places; /* [found] for the gathered scored rows and their sources: the target's number, */
-    int32_t *rows_of; /* and the row's */
+    int32_t *targets, *positions; /* [found] for the gathered scored rows and their sources: the
+                                     target's number, */
+    int32_t *rows_of;             /* and the row's */
 } head_chunk;
 typedef struct head_chunk_size {
     int64_t rows, found;

@@ -23,7 +23,7 @@ static const pooled_head *head_of(const bp_block *block)
 
 /* For B rows, one an example. */
 typedef struct work {
-    float *first;            /* [B][C] rows of first places; all of them on each rank */
+    float *first;            /* [B][C] rows of first positions; all of them on each rank */
     float *units;            /* [B][C] tanh of the pooler */
     float *dropped;          /* [B][C] after dropout */
     float *logits, *max;     /* [B][classes], [2][B] */
@@ -199,7 +199,7 @@ static void weigh(const pooled_head *self, const bp_pass *pass, float *weight)
                         : 0;
 }
 
-/* Adds the gradient of the first places' rows to the hidden state's. */
+/* Adds the gradient of the first positions' rows to the hidden state's. */
 static void give_first(const pooled_head *self, const bp_pass *pass, float *dhidden,
                        const float *dfirst)
 {

@@ -1,5 +1,5 @@
-/* The input of a task's head: the final norm, the state of a whole text from its places' states, a
- * pooler, dropout. Without a head: the text's vector. A text has one row, so each tensor rank
+/* The input of a task's head: the final norm, the state of a whole text from its positions' states,
+ * a pooler, dropout. Without a head: the text's vector. A text has one row, so each tensor rank
  * computes everything after pooling. Called by models/task/task.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
@@ -24,7 +24,7 @@ static const pooling *pooling_of(const bp_block *block)
     return (const pooling *)block;
 }
 
-static bool keeps_places(const pooling *self)
+static bool keeps_positions(const pooling *self)
 {
     return self->shape.pool == BP_POOL_NONE;
 }
@@ -40,7 +40,8 @@ static saved_rows alloc_saved(const pooling *self, bp_arena *arena, const bp_pas
 {
     int64_t C = self->shape.C, own = bp_nn_rows(self->block.nn, pass).count;
 
-    saved_rows rows = {.pooled = keeps_places(self) ? NULL : bp_arena_floats(arena, pass->B * C)};
+    saved_rows rows = {.pooled =
+                           keeps_positions(self) ? NULL : bp_arena_floats(arena, pass->B * C)};
 
     if (self->gain) {
         rows.hidden = bp_arena_floats(arena, own * C);
@@ -61,8 +62,8 @@ typedef struct work {
 static work alloc_work(const pooling *self, bp_arena *arena, const bp_pass *pass, bool backward)
 {
     int64_t C = self->shape.C, own = bp_nn_rows(self->block.nn, pass).count;
-    int64_t texts = keeps_places(self) ? 0 : pass->B * C,
-            units = keeps_places(self) ? 0 : pass->B * self->O;
+    int64_t texts = keeps_positions(self) ? 0 : pass->B * C,
+            units = keeps_positions(self) ? 0 : pass->B * self->O;
     work w = {.units = bp_arena_floats(arena, units),
               .dropped = bp_arena_floats(arena, texts),
               .sums = bp_arena_floats(arena, texts)};
@@ -298,7 +299,7 @@ static void normalise(const pooling *self, const bp_pass *pass, float *hidden,
     bp_layer_norm_forward(&to, NULL, &norm, &(bp_residual){.base = rows->hidden});
 }
 
-static void drop_places(const pooling *self, const bp_pass *pass, float *x, bool backward)
+static void drop_positions(const pooling *self, const bp_pass *pass, float *x, bool backward)
 {
     const bp_nn *nn = self->block.nn;
     int64_t C = self->shape.C, n = bp_nn_rows(nn, pass).count * C;
@@ -324,8 +325,8 @@ static void pooling_forward(bp_block *block, bp_pass *pass, bp_activations *acti
 
     if (self->gain)
         normalise(self, pass, hidden, &rows);
-    if (keeps_places(self)) {
-        drop_places(self, pass, hidden, false);
+    if (keeps_positions(self)) {
+        drop_positions(self, pass, hidden, false);
     } else {
         const float *states;
 
@@ -339,7 +340,7 @@ static void pooling_forward(bp_block *block, bp_pass *pass, bp_activations *acti
     pass->scratch->used_bytes = mark;
 }
 
-/* From the gradients of the texts' rows to those of all places. */
+/* From the gradients of the texts' rows to those of all positions. */
 static void pool_backward(const pooling *self, bp_pass *pass, const work *w, float *dhidden,
                           float *pooled)
 {
@@ -397,8 +398,8 @@ static void pooling_backward(bp_block *block, bp_pass *pass, bp_activations *act
     saved_rows rows = alloc_saved(self, &kept, pass);
     work w = alloc_work(self, pass->scratch, pass, true);
 
-    if (keeps_places(self))
-        drop_places(self, pass, dhidden, true);
+    if (keeps_positions(self))
+        drop_positions(self, pass, dhidden, true);
     else
         pool_backward(self, pass, &w, dhidden, rows.pooled);
     if (self->gain)

@@ -103,7 +103,7 @@ static void features_refresh(bp_block *block)
 
 /* ---- features, logits, variances ---- */
 
-/* The number of rows of first places on this rank. */
+/* The number of rows of first positions on this rank. */
 static int64_t find_texts(const random_features *self, const bp_pass *pass, int32_t *rows)
 {
     bp_row_range own = bp_nn_rows(self->block.nn, pass);
@@ -184,8 +184,8 @@ static float mean_variance(const random_features *self, const work *w, int64_t b
     return (float)(sum / (double)self->shape.K);
 }
 
-/* Rows of `count` places become logits, then (where there is a place) the variance, and zeros: the
- * head that follows reads only the logits. */
+/* Rows of `count` positions become logits, then (where there is a place) the variance, and zeros:
+ * the head that follows reads only the logits. */
 static void give_rows(const random_features *self, float *rows, int64_t count, const float *logits,
                       float variance)
 {

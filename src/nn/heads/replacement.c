@@ -1,4 +1,4 @@
-/* The block between ELECTRA's generator and its discriminator: at masked places tokens are drawn
+/* The block between ELECTRA's generator and its discriminator: at masked positions tokens are drawn
  * from the generator's distribution, and the text with them is embedded again. No gradient goes
  * through a draw. Called by models/electra/electra.c. */
 #include "base/err.h"
@@ -172,7 +172,7 @@ static void draw_chunk(const replacement *self, const bp_pass *pass, work *w, in
         ids[w->rows[r]] = (int32_t)w->drawn[r];
 }
 
-/* ids[B * T]: the inputs, with tokens drawn at the places that the generator scores. */
+/* ids[B * T]: the inputs, with tokens drawn at the positions that the generator scores. */
 static void draw(const replacement *self, const bp_pass *pass, work *w, const float *hidden,
                  int32_t *ids)
 {

@@ -34,7 +34,7 @@ static size_t head_saved(const bp_block *block, const bp_extent *most)
 
 typedef struct work {
     float *logits, *sums; /* [B * T][columns], of all rows; over tensor ranks */
-    float *max, *total;   /* [B][columns] of a span's ends: over places, of exp(logit - max) */
+    float *max, *total;   /* [B][columns] of a span's ends: over positions, of exp(logit - max) */
 } work;
 
 static work alloc_work(const text_head *self, bp_arena *arena, const bp_pass *pass)
@@ -124,9 +124,9 @@ static float *logit_at(const work *w, const bp_pass *pass, int64_t b, int64_t t,
     return &w->logits[(b * pass->T + t) * ENDS + end];
 }
 
-/* Padding has probability 0, except in training: there the softmax is over all places, as in the
+/* Padding has probability 0, except in training: there the softmax is over all positions, as in the
  * reference models. */
-static int64_t places_of(const text_head *self, const bp_pass *pass, int64_t b)
+static int64_t positions_of(const text_head *self, const bp_pass *pass, int64_t b)
 {
     const int32_t *lengths = pass->batch.stream[self->block.stream].lengths;
 
@@ -139,26 +139,26 @@ static double end_logprob(const work *w, const bp_pass *pass, int64_t b, int64_t
            log((double)w->total[b * ENDS + end]);
 }
 
-static void softmax_over_places(const text_head *self, const bp_pass *pass, const work *w)
+static void softmax_over_positions(const text_head *self, const bp_pass *pass, const work *w)
 {
     for (int64_t b = 0; b < pass->B; b++)
         for (int64_t end = 0; end < ENDS; end++) {
-            int64_t places = places_of(self, pass, b);
+            int64_t positions = positions_of(self, pass, b);
             float max = -INFINITY;
             double total = 0;
 
-            for (int64_t t = 0; t < places; t++)
+            for (int64_t t = 0; t < positions; t++)
                 max = fmaxf(max, *logit_at(w, pass, b, t, end));
-            for (int64_t t = places; t < pass->T; t++)
+            for (int64_t t = positions; t < pass->T; t++)
                 *logit_at(w, pass, b, t, end) = -INFINITY;
-            for (int64_t t = 0; t < places; t++)
+            for (int64_t t = 0; t < positions; t++)
                 total += exp((double)(*logit_at(w, pass, b, t, end) - max));
             w->max[b * ENDS + end] = max;
             w->total[b * ENDS + end] = (float)total;
         }
 }
 
-/* In scoring the first two places of a text hold its targets: the start and the end. */
+/* In scoring the first two positions of a text hold its targets: the start and the end. */
 static void score_spans(const text_head *self, bp_pass *pass, const work *w)
 {
     const int32_t *targets = pass->batch.term[self->shape.term].targets;
@@ -179,7 +179,7 @@ static void score_spans(const text_head *self, bp_pass *pass, const work *w)
 /* In training each of two terms has one place per text. */
 static void take_spans(const text_head *self, bp_pass *pass, const work *w)
 {
-    softmax_over_places(self, pass, w);
+    softmax_over_positions(self, pass, w);
     if (!pass->training && pass->batch.term[self->shape.term].count == pass->T) {
         score_spans(self, pass, w);
         return;
@@ -189,7 +189,7 @@ static void take_spans(const text_head *self, bp_pass *pass, const work *w)
             int term = self->shape.term + end;
             int32_t target = pass->batch.term[term].targets[b];
 
-            bp_ids_within("answer", &target, 1, -1, places_of(self, pass, b));
+            bp_ids_within("answer", &target, 1, -1, positions_of(self, pass, b));
             if (target < 0)
                 continue;
             pass->loss_sum[term] -= end_logprob(w, pass, b, target, end);

@@ -71,7 +71,7 @@ graph_gradients graph_alloc_gradients(const recurrent_layer *self, bp_arena *are
     return out;
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static float *node_at(const recurrent_layer *self, const graph_states *g, int64_t t, int i)
 {

@@ -85,7 +85,7 @@ static void layer_refresh(bp_block *block)
 /* ---- consecutive rows of one sequence ---- */
 
 /* The words before a sequence's next row, [words - 1][E], the latest one first: before[k] is the
- * vector of the word k + 1 places back. NULL: zeros. */
+ * vector of the word k + 1 positions back. NULL: zeros. */
 static void take_words(const layer *self, float *x, const float *vectors, int64_t rows,
                        const float *before)
 {

@@ -5,7 +5,7 @@
 #include "math/kernels/scan.h"
 #include "nn/core/layers.h"
 
-/** A convolution over the last places, per column, and SiLU. */
+/** A convolution over the last positions, per column, and SiLU. */
 typedef struct mixed_columns {
     int64_t columns;
     bp_param *taps, *bias; /* [columns][K], the last tap is the present place's; [columns] */
@@ -37,8 +37,9 @@ void state_space_add_params(state_space *self, bp_group *split, bp_group *whole)
 typedef struct mixed_rows {
     int64_t B, T, row;
     const float *rows;
-    const float *before; /* [B][K - 1][all columns that are carried]: the places before; NULL: zeros
-                          */
+    const float
+        *before; /* [B][K - 1][all columns that are carried]: the positions before; NULL: zeros
+                  */
     int64_t before_row, before_sequence; /* floats from place to place, and sequence to sequence */
 } mixed_rows;
 

@@ -1,5 +1,5 @@
-/* The passes of a state-space layer between its products: the convolution over the last places, the
- * steps, and the gated norm. Called by state_space.c. Threads share rows, or columns where sums
+/* The passes of a state-space layer between its products: the convolution over the last positions,
+ * the steps, and the gated norm. Called by state_space.c. Threads share rows, or columns where sums
  * cross rows: these are added in row order. */
 #include "nn/recurrent/state_space_priv.h"
 

@@ -13,14 +13,14 @@ bool balance_counts(const bp_pass *pass, int64_t r)
     return !lengths || r % pass->T < lengths[r / pass->T];
 }
 
-static int64_t count_places(const bp_pass *pass)
+static int64_t count_positions(const bp_pass *pass)
 {
     const int32_t *lengths = pass->batch.stream[pass->stream].lengths;
-    int64_t places = lengths ? 0 : pass->B * pass->T;
+    int64_t positions = lengths ? 0 : pass->B * pass->T;
 
     for (int64_t b = 0; lengths && b < pass->B; b++)
-        places += lengths[b];
-    return places;
+        positions += lengths[b];
+    return positions;
 }
 
 /* The sums of the item over the rows of all tensor ranks: whole numbers, exact in any order. */
@@ -66,18 +66,18 @@ void balance_begin(const layer *self, const bp_pass *pass, const saved *kept,
                    bp_activations *gradients)
 {
     const bp_expert_shape *shape = &self->shape.experts;
-    int64_t own = bp_nn_rows(self->block.nn, pass).count, places = count_places(pass);
+    int64_t own = bp_nn_rows(self->block.nn, pass).count, positions = count_positions(pass);
 
     if (shape->balance == 0 || !shape->ends)
         return;
     float *item = gradients->item[shape->balance].data;
     int64_t E = gradients->item[shape->balance].columns;
     double each =
-        (double)E / ((double)places * (double)(shape->sparse_count * shape->sparse_count));
+        (double)E / ((double)positions * (double)(shape->sparse_count * shape->sparse_count));
 
     for (int64_t r = 0; r < own; r++)
         for (int64_t e = 0; e < E; e++)
-            item[r * E + e] = places > 0 ? (float)(each * (double)kept->balance[e]) : 0;
+            item[r * E + e] = positions > 0 ? (float)(each * (double)kept->balance[e]) : 0;
 }
 
 void balance_add(const layer *self, bp_pass *pass, const saved *kept, const float *dP)

@@ -3,7 +3,7 @@
  * transformer_layer.c. */
 #include "nn/transformer/transformer_priv.h"
 
-/* A layer that sees all places of its own text can't continue texts. */
+/* A layer that sees all positions of its own text can't continue texts. */
 static bool may_continue(const layer *self)
 {
     return !self->shape.sees_all || self->block.stream != 0;

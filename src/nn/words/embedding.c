@@ -40,9 +40,9 @@ static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *p
 }
 
 /* If padding has its own place: the row of wpe for each row. */
-static int32_t *alloc_places(const bp_embedding_part *part, bp_arena *arena, int64_t rows)
+static int32_t *alloc_positions(const bp_embedding_part *part, bp_arena *arena, int64_t rows)
 {
-    return part->places_padding ? (int32_t *)(void *)bp_arena_floats(arena, rows) : NULL;
+    return part->positions_padding ? (int32_t *)(void *)bp_arena_floats(arena, rows) : NULL;
 }
 
 static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bool training)
@@ -56,7 +56,7 @@ static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bo
         bp_arena count = {0};
 
         alloc_all(self, &count, &of_stream, NULL);
-        alloc_places(&self->parts[k], &count, of_stream.B * of_stream.T);
+        alloc_positions(&self->parts[k], &count, of_stream.B * of_stream.T);
         bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &of_stream, width_of(self)));
         bytes = count.used_bytes > bytes ? count.used_bytes : bytes;
     }
@@ -112,23 +112,23 @@ static bool is_padding(const bp_embedding_part *part, const bp_pass *pass, int64
     return lengths && row % pass->T >= lengths[row / pass->T];
 }
 
-static void add_places(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
-                       const int32_t *positions, float *hidden)
+static void add_positions(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
+                          const int32_t *positions, float *hidden)
 {
     int64_t C = part->wpe->shape[1], first = part->first_position;
-    int32_t *places = alloc_places(part, pass->scratch, own.count);
+    int32_t *numbers = alloc_positions(part, pass->scratch, own.count);
 
     if (positions)
         bp_ids_within("position", positions, own.count, 0, part->wpe->shape[0] - first);
     else
         BP_ASSERT(first + pass->T <= part->wpe->shape[0]);
-    if (places && !positions) {
+    if (numbers && !positions) {
         for (int64_t r = 0; r < own.count; r++)
-            places[r] = (int32_t)(is_padding(part, pass, own.first + r)
-                                      ? first - 1
-                                      : first + (own.first + r) % pass->T);
+            numbers[r] = (int32_t)(is_padding(part, pass, own.first + r)
+                                       ? first - 1
+                                       : first + (own.first + r) % pass->T);
         bp_positions_forward(hidden, part->wpe->value,
-                             &(bp_position_rows){own.first, own.count, pass->T, places}, C);
+                             &(bp_position_rows){own.first, own.count, pass->T, numbers}, C);
     } else {
         bp_positions_forward(hidden, part->wpe->value + first * C,
                              &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
@@ -175,7 +175,7 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
         bp_positions_forward(hidden, part->sinusoids,
                              &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
     if (part->wpe)
-        add_places(part, pass, own, positions, hidden);
+        add_positions(part, pass, own, positions, hidden);
     if (part->segments)
         add_segments(part, pass, own, hidden);
     if (drops(self, part, pass)) {
@@ -200,7 +200,7 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     }
 }
 
-/* Places from `after` places past a text on are padding, whose table row is not trained. */
+/* Positions from `after` positions past a text on are padding, whose table row is not trained. */
 static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
                           int64_t after, float *dhidden)
 {
@@ -230,7 +230,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     }
     if (part->segments && part->segments->gradient)
         add_segment_gradients(part, pass, own, dhidden);
-    if (part->places_padding && learns)
+    if (part->positions_padding && learns)
         clear_padding(part, pass, own, 0, dhidden);
     if (part->wpe && part->wpe->gradient)
         bp_positions_backward(part->wpe->gradient + part->first_position * C, dhidden,

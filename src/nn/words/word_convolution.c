@@ -1,5 +1,5 @@
 /* Convolutions over the characters of words, and the largest value of each filter over a word.
- * After a word's end comes padding: places that see only padding have equal values, so only the
+ * After a word's end comes padding: positions that see only padding have equal values, so only the
  * first of them is computed. Called by word_characters.c. */
 #include "nn/words/word_priv.h"
 
@@ -81,8 +81,8 @@ static void embed(const words *self, float *to, int32_t word)
                (size_t)D * sizeof *to);
 }
 
-/* Places at which a window of this many characters begins; no two of them see only padding. */
-static int64_t places_of(const words *self, int32_t word, int64_t width)
+/* Positions at which a window of this many characters begins; no two of them see only padding. */
+static int64_t positions_of(const words *self, int32_t word, int64_t width)
 {
     const float *characters = characters_of(self, word);
     int64_t end = N, all = N - width + 1;
@@ -92,14 +92,15 @@ static int64_t places_of(const words *self, int32_t word, int64_t width)
     return end + 1 < all ? end + 1 : all;
 }
 
-/* The largest value of each filter over `places` rows, and its position; ties go to the first. */
-static void take_largest(float *most, uint8_t *where, const float *values, int64_t places,
+/* The largest value of each filter over `positions` rows, and its position; ties go to the first.
+ */
+static void take_largest(float *most, uint8_t *where, const float *values, int64_t positions,
                          int64_t count)
 {
     memcpy(most, values, (size_t)count * sizeof *most);
     if (where)
         memset(where, 0, (size_t)count);
-    for (int64_t p = 1; p < places; p++)
+    for (int64_t p = 1; p < positions; p++)
         for (int64_t f = 0; f < count; f++)
             if (values[p * count + f] > most[f]) {
                 most[f] = values[p * count + f];
@@ -127,7 +128,7 @@ static void convolve_width(const words *self, const chunk *c, int k, const int32
             rows = 0, row = 0, filled;
 
     for (int64_t w = 0; w < count; w++)
-        for (int64_t p = 0; p < places_of(self, ids[w], width); p++)
+        for (int64_t p = 0; p < positions_of(self, ids[w], width); p++)
             memcpy(c->windows + rows++ * ins, c->embedded + (w * N + p) * s->D,
                    (size_t)ins * sizeof(float));
     filled = bp_head_filled_rows(rows, most_rows(width));
@@ -135,12 +136,12 @@ static void convolve_width(const words *self, const chunk *c, int k, const int32
     bp_linear_forward(self->block.nn->gemm, c->values, c->windows, self->cnn[k].map,
                       self->cnn[k].bias->value, filled);
     for (int64_t w = 0; w < count; w++) {
-        int64_t places = places_of(self, ids[w], width);
+        int64_t positions = positions_of(self, ids[w], width);
 
         take_largest(features + w * self->F, where ? where + w * self->F : NULL,
-                     c->values + row * filters, places, filters);
+                     c->values + row * filters, positions, filters);
         activate(self, features + w * self->F, filters);
-        row += places;
+        row += positions;
     }
 }
 

@@ -1,4 +1,4 @@
-/* Tokens that a model's files force at certain places, or forbid. */
+/* Tokens that a model's files force at certain positions, or forbid. */
 #include "text/tokenizer/forced.h"
 
 #include "base/files/fs.h"

@@ -1,4 +1,4 @@
-/* Tokens that a model's files force at certain places, or forbid: the member "forced" of a
+/* Tokens that a model's files force at certain positions, or forbid: the member "forced" of a
  * checkpoint's state, an object with Hugging Face's names. Local. */
 #ifndef BP_TEXT_TOKENIZER_FORCED_H
 #define BP_TEXT_TOKENIZER_FORCED_H

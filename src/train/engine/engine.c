@@ -330,17 +330,17 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
 
 /* Positions of the global batch that are not padding: their states are compared, and experts are
  * chosen for them. */
-static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
+static int64_t count_positions(const bp_engine *engine, const bp_batch *batch)
 {
     const int32_t *lengths = batch->stream[0].lengths;
-    int64_t places = lengths ? 0 : engine->spec.batch * batch->stream[0].T;
+    int64_t positions = lengths ? 0 : engine->spec.batch * batch->stream[0].T;
 
     for (int64_t b = 0; lengths && b < batch->B; b++)
-        places += lengths[b];
+        positions += lengths[b];
     if (lengths)
-        BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, &places, 1, MPI_INT64_T, MPI_SUM,
+        BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, &positions, 1, MPI_INT64_T, MPI_SUM,
                                                 engine->mesh->data));
-    return places;
+    return positions;
 }
 
 /* The mean over the global batch of row `row` of `losses`: the stage of a head has the sums of its
@@ -358,7 +358,7 @@ static double mean_of(bp_engine *engine, int row, int64_t count)
 
 /* The batch's loss, from the means over each term's targets, and the means over positions for
  * compared states and the balance of experts. */
-static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places,
+static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t positions,
                       bp_step_result *result)
 {
     const bp_objective *objective = bp_model_objective(&engine->shape);
@@ -372,12 +372,12 @@ static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t
             term[t] = mean_of(engine, t, scored[t]);
             *loss += bp_model_term_weight(&engine->shape, t) * term[t];
         }
-    if (compares && places > 0) {
-        *states = mean_of(engine, objective->terms + STATES, places);
+    if (compares && positions > 0) {
+        *states = mean_of(engine, objective->terms + STATES, positions);
         *loss += engine->stage->teacher->states_weight * *states;
     }
-    if (weight > 0 && places > 0) {
-        *balance = mean_of(engine, objective->terms + BALANCE, places);
+    if (weight > 0 && positions > 0) {
+        *balance = mean_of(engine, objective->terms + BALANCE, positions);
         *loss += weight * *balance;
     }
     bp_all_sum_double(sums, 3 + (objective->term[0] ? objective->terms : 0),
@@ -387,9 +387,9 @@ static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t
         result->asked[t] = t < objective->terms && objective->term[t] && scored[t] > 0;
         result->term[t] = result->asked[t] ? term[t] : NAN;
     }
-    result->balance_asked = weight > 0 && places > 0;
+    result->balance_asked = weight > 0 && positions > 0;
     result->balance = result->balance_asked ? *balance : NAN;
-    result->states_asked = compares && places > 0;
+    result->states_asked = compares && positions > 0;
     result->states = result->states_asked ? *states : NAN;
 }
 
@@ -470,7 +470,7 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, bool second_tex
 {
     const bp_mesh *mesh = engine->mesh;
     int terms = bp_model_objective(&engine->shape)->terms;
-    int64_t each = engine->stage->spec.micro_batches, places = 0;
+    int64_t each = engine->stage->spec.micro_batches, positions = 0;
     bp_stage_step work = {.batch = batch,
                           .step = engine->step,
                           .second_text = second_text,
@@ -484,13 +484,13 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, bool second_tex
             scored[t] > 0 ? (float)(bp_model_term_weight(&engine->shape, t) / (double)scored[t])
                           : 0.0F;
     if (engine->shape.states.count > 0 || bp_model_balance(&engine->shape) > 0)
-        places = count_places(engine, batch);
+        positions = count_positions(engine, batch);
     if (engine->shape.states.count > 0) {
-        work.states_weight = (float)(engine->stage->teacher->states_weight / (double)places);
+        work.states_weight = (float)(engine->stage->teacher->states_weight / (double)positions);
         work.states_sums = own_losses(engine, terms + STATES);
     }
     if (bp_model_balance(&engine->shape) > 0) {
-        work.balance_weight = (float)(bp_model_balance(&engine->shape) / (double)places);
+        work.balance_weight = (float)(bp_model_balance(&engine->shape) / (double)positions);
         work.balance_sums = own_losses(engine, terms + BALANCE);
     }
     if (engine->expert_loads) {
@@ -505,7 +505,7 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, bool second_tex
         bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_rank * each,
                             each * mesh->data_ranks);
     engine_measure_experts(engine, result);
-    mean_loss(engine, scored, places, result);
+    mean_loss(engine, scored, positions, result);
 }
 
 /* The gradient of the batch, in this data rank's shard, and its norm. */

@@ -138,7 +138,7 @@ const bp_corruption *bp_engine_corruption(const bp_engine *engine);
 /** Check both now, after `step`, unless spec.digest_every is 0. Collective over mesh->member. */
 void bp_engine_check(bp_engine *engine, int64_t step);
 
-/** Sum and count of each term's losses on at most micro_batch examples of T <= context places,
+/** Sum and count of each term's losses on at most micro_batch examples of T <= context positions,
  * without dropout; on the last pipeline stage, elsewhere 0. There are micro_batch kept rows. Stages
  * may be in different calls at the same time. Collective over mesh->model. */
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],

@@ -149,7 +149,7 @@ static void find_blocks(const bp_mesh *mesh, const bp_group *group, int *count, 
 
 /* Sum of squares of one group over all data ranks, block by block in index order. */
 static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const float *gradients,
-                               double *sums, int *places)
+                               double *sums, int *offsets)
 {
     int64_t first, count,
         blocks =
@@ -157,10 +157,11 @@ static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const
     double *all = sums + blocks + 1, total = 0;
 
     bp_optimizer_shard(mesh, group, &first, &count);
-    find_blocks(mesh, group, places, places + mesh->data_ranks);
+    find_blocks(mesh, group, offsets, offsets + mesh->data_ranks);
     bp_square_sums(sums, gradients + group->place + first, count);
-    BP_MPI_WAIT("all_gather", MPI_Allgatherv(sums, places[mesh->data_rank], MPI_DOUBLE, all, places,
-                                             places + mesh->data_ranks, MPI_DOUBLE, mesh->data));
+    BP_MPI_WAIT("all_gather",
+                MPI_Allgatherv(sums, offsets[mesh->data_rank], MPI_DOUBLE, all, offsets,
+                               offsets + mesh->data_ranks, MPI_DOUBLE, mesh->data));
     for (int64_t b = 0; b < blocks; b++)
         total += all[b];
     return total;
@@ -169,14 +170,14 @@ static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const
 double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const float *gradients,
                         float *scratch)
 {
-    int *places = bp_alloc("gradient", 2 * (int64_t)mesh->data_ranks, sizeof *places);
+    int *offsets = bp_alloc("gradient", 2 * (int64_t)mesh->data_ranks, sizeof *offsets);
     double total = 0;
 
     for (int g = 0; g < network->group_count; g++)
         if (network->groups[g].published && !network->groups[g].frozen)
             total += group_square_sum(mesh, &network->groups[g], gradients,
-                                      (double *)(void *)scratch, places);
-    bp_free(places);
+                                      (double *)(void *)scratch, offsets);
+    bp_free(offsets);
     bp_all_sum_double(&total, 1, mesh->model);
     return sqrt(total);
 }

@@ -333,7 +333,7 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                     "mesh.sequence_parallel = yes needs mesh.micro_batch x %s to be a multiple of "
                     "mesh.tensor = %d, but %lld x %lld is not: at mesh.sequence_parallel; use "
                     "auto, or mesh.micro_batch=%lld",
-                    whole ? "the places by which corpus.bucket shortens" : "model.context",
+                    whole ? "the positions by which corpus.bucket shortens" : "model.context",
                     tensor_ranks, (long long)spec->micro_batch,
                     (long long)(whole ? bp_batch_fit_step(shape->context) : shape->context),
                     (long long)least_micro_batch(spec, shape->context, tensor_ranks));

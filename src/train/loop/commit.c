@@ -48,9 +48,9 @@ static json_t *state_of(const trainer *self, const commit_of *what)
     parts_put_state(self, what->best, state);
     if (self->start.base)
         (void)json_object_set(state, "base", self->start.base);
-    if (bp_corpus_keys_of(self->config)->bucket > 0 && p->places[0] >= 0) {
-        (void)json_object_set_new(state, "places_computed", json_integer(p->places[0]));
-        (void)json_object_set_new(state, "places_filled", json_integer(p->places[1]));
+    if (bp_corpus_keys_of(self->config)->bucket > 0 && p->positions[0] >= 0) {
+        (void)json_object_set_new(state, "places_computed", json_integer(p->positions[0]));
+        (void)json_object_set_new(state, "places_filled", json_integer(p->positions[1]));
     }
     if (trainer_pads(self) && p->filled >= 0)
         (void)json_object_set_new(state, "tokens_without_padding", json_integer(p->filled));

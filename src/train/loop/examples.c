@@ -74,7 +74,7 @@ bp_err trainer_count_documents(trainer *self)
 }
 
 /* Batches of similar lengths are shortened, micro-batch by micro-batch. Runs of sentences are
- * sorted by their length without noise; a pair of runs, of next sentences, fills its places. */
+ * sorted by their length without noise; a pair of runs, of next sentences, fills its positions. */
 static bp_err open_bucket(trainer *self, int64_t slots)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);

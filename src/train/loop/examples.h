@@ -4,7 +4,7 @@
 
 #include "train/loop/trainer.h"
 
-/** Makes the examples of a model whose longest stream has T places: shape.context in training,
+/** Makes the examples of a model whose longest stream has T positions: shape.context in training,
  * fewer at the end of a validation. Local. */
 static inline bp_example_maker trainer_maker(const trainer *self, int64_t T)
 {

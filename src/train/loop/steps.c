@@ -97,7 +97,7 @@ static void share_examples(trainer *self, const void *examples, bp_batch *batch)
         own->filled += bp_batch_filled(batch);
     if (own->fits)
         *batch = bp_batch_shorten(&own->maker.form, batch, self->spec.micro_batch, own->buffer,
-                                  own->fits, own->places);
+                                  own->fits, own->positions);
 }
 
 /* Reads the step's batch, and learns whether any rank failed, was asked to stop, or found bits
@@ -135,15 +135,15 @@ static bp_err commit(trainer *self, commit_now how)
         err = parts_before_commit(self, how.best);
     if (err != BP_OK)
         return err;
-    report_gather_places(self);
+    report_gather_positions(self);
     report_send(self, REPORT_COMMIT,
                 json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "step",
                           (json_int_t)p->step, "updates", (json_int_t)p->updates, "skipped",
                           (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row,
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
                           (json_int_t)p->best_step, "stale", (json_int_t)p->stale,
-                          "places_computed", (json_int_t)p->places[0], "places_filled",
-                          (json_int_t)p->places[1], "filled", (json_int_t)p->filled, "best",
+                          "places_computed", (json_int_t)p->positions[0], "places_filled",
+                          (json_int_t)p->positions[1], "filled", (json_int_t)p->filled, "best",
                           (int)how.best, "async", (int)async));
     err = async ? trainer_commit_begin(self, how.best)
                 : trainer_commit(self, &(commit_of){.best = how.best});
@@ -267,7 +267,7 @@ static void begin_line(trainer *self)
 {
     self->reports.clock = bp_clock_now();
     self->reports.clock_step = self->progress.step;
-    self->reports.earlier_places = self->progress.places[0];
+    self->reports.earlier_positions = self->progress.positions[0];
 }
 
 static bp_err run_step(trainer *self, const bp_batch *batch)

@@ -57,9 +57,9 @@ typedef struct training_examples {
     bp_document_columns columns; /* what the objective asks of documents; {0}: nothing */
     void *buffer;                /* bp_batch_bytes of a step of this data rank; validation's too */
     int32_t *window;             /* [maker.window] tokens that validation reads; on leads */
-    int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
-    int64_t places[2]; /* of this rank, not yet in progress.places */
-    int64_t filled;    /* likewise, of progress.filled */
+    int64_t *fits;        /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t positions[2]; /* of this rank, not yet in progress.positions */
+    int64_t filled;       /* likewise, of progress.filled */
 } training_examples;
 
 /* What a training starts from. */
@@ -86,9 +86,9 @@ typedef struct progress {
     double best_valid_loss; /* infinity before the first validation */
     int64_t best_step;      /* its step; 0: no validation yet */
     int64_t stale;          /* validations since then */
-    int64_t places[2]; /* with corpus.bucket, positions of all ranks' batches since the last metrics
-                          line, as of the last checkpoint: computed (-1: not known), and those of
-                          examples */
+    int64_t positions[2];   /* with corpus.bucket, positions of all ranks' batches since the last
+                            metrics   line, as of the last checkpoint: computed (-1: not known), and
+                            those of   examples */
     int64_t filled; /* of examples with padding: tokens of all ranks' batches since step 1 without
                        it, as of the last metrics line or checkpoint; -1: not known */
     int64_t committed; /* the newest checkpoint's step; not kept */
@@ -129,10 +129,10 @@ typedef struct training_reports {
     bp_mailbox *box; /* to a dedicated coordinator; NULL without one */
     bp_err err;      /* on the coordinator: a metrics line that could not be written */
     char message[BP_ERR_LINE_BYTES]; /* why */
-    double clock;           /* of the last metrics line, moved on by time that is not training
-                               (seconds) */
-    int64_t clock_step;     /* of that line */
-    int64_t earlier_places; /* of progress.places[0]: those of earlier starts */
+    double clock;              /* of the last metrics line, moved on by time that is not training
+                                  (seconds) */
+    int64_t clock_step;        /* of that line */
+    int64_t earlier_positions; /* of progress.positions[0]: those of earlier starts */
     int64_t unreported; /* on the coordinator: the step of the last commit, which the screen does
                            not show yet; 0: none */
     int64_t unreported_best; /* of the last of them that was the best so far; 0: none */

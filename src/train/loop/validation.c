@@ -166,12 +166,12 @@ static bool has_failed(const trainer *self)
 static bp_batch batch_of(const trainer *self, const valid_piece *p, const bp_example_maker *maker)
 {
     bp_batch batch = bp_batch_over(&maker->form, p->windows, self->examples.buffer);
-    int64_t places[2] = {0};
+    int64_t positions[2] = {0};
 
     if (!self->examples.fits)
         return batch;
     batch = bp_batch_shorten(&maker->form, &batch, p->windows, self->examples.buffer,
-                             self->examples.fits, places);
+                             self->examples.fits, positions);
     return bp_batch_part(&batch, 0, p->windows);
 }
 

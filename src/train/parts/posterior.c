@@ -96,7 +96,7 @@ static void check(const trainer *self, const void *own)
     bool draws = !task->objective && objective && (objective->masks || objective->noises);
 
     (void)own;
-    if (samples(self) && (draws || task->at_words || task->over_places))
+    if (samples(self) && (draws || task->at_words || task->over_positions))
         bp_config_fault(self->config, "optimizer.no_posterior",
                         "optimizer.kind = %s goes by the number of targets, which is not fixed "
                         "with %s = %s: at optimizer.kind; use it with classes, regression, text or "

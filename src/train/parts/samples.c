@@ -57,7 +57,7 @@ typedef struct sampling {
     bp_search_spec rule;     /* its seed is the step's */
     bp_generate_plan plan;   /* of one sequence */
     bp_tokenizer *tokenizer; /* on the coordinator; NULL: not known */
-    bp_model *lm;            /* the engine's network; of the first data rank, as `unit` */
+    bp_model *model;         /* the engine's network; of the first data rank, as `unit` */
     bp_unit *unit;
 } sampling;
 
@@ -227,9 +227,9 @@ static bp_err begin(trainer *self, void *own)
     bp_err err = BP_OK;
 
     if (samples && self->mesh->computes && self->mesh->data_rank == 0) {
-        samples->lm = bp_model_view(self->mesh, bp_engine_network(self->engine), &self->shape);
+        samples->model = bp_model_view(self->mesh, bp_engine_network(self->engine), &self->shape);
         err = bp_unit_new(&samples->unit, &(bp_unit_spec){.mesh = self->mesh,
-                                                          .lm = samples->lm,
+                                                          .model = samples->model,
                                                           .rule = &samples->rule,
                                                           .prompts = &samples->prompt,
                                                           .plan = &samples->plan});
@@ -242,7 +242,7 @@ static void close_samples(void *own)
     sampling *samples = own;
 
     bp_unit_free(&samples->unit);
-    bp_model_free(&samples->lm);
+    bp_model_free(&samples->model);
     bp_prompts_clear(&samples->prompt);
     bp_tokenizer_free(&samples->tokenizer);
     bp_free(samples);

@@ -127,7 +127,7 @@ static bp_err find_columns(trainer *self, fine_tuning *task)
 {
     bp_err err = BP_OK;
 
-    if (kind_of(self)->over_places) {
+    if (kind_of(self)->over_positions) {
         self->examples.columns.spans = true;
         return bp_corpus_has_unanswered(&task->unanswered, self->data.corpus);
     }
@@ -495,7 +495,7 @@ static bp_err rules(trainer *self, void *own)
         err = pairs_find_start(self);
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;
-    if (kind_of(self)->over_places)
+    if (kind_of(self)->over_positions)
         self->rules.windows = self->examples.columns.windows =
             bp_task_windows(&self->rules.frame, self->shape.context, stride);
     return err;
@@ -517,7 +517,7 @@ static bp_err save(const trainer *self, const fine_tuning *task)
            task->column ? "'" : "", self->shape.task.outcomes,
            self->shape.task.outcomes == 1 ? "" : "s", survey->documents,
            self->examples.columns.spans ? "questions" : "documents");
-    bp_log("task: %.1f %% of the places of examples are padding", 100 * survey->padding);
+    bp_log("task: %.1f %% of the positions of examples are padding", 100 * survey->padding);
     json_t *labels = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:f}", "kind", kind, "label",
                                task->column, "documents", (json_int_t)survey->documents, "outcomes",
                                (json_int_t)self->shape.task.outcomes, "documents_cut",
@@ -570,7 +570,7 @@ static void put_state(const trainer *self, const void *own, bool best, json_t *s
         return;
     if (task->names)
         (void)json_object_set(model, "labels", task->names);
-    if (kind_of(self)->over_places)
+    if (kind_of(self)->over_positions)
         (void)json_object_set_new(
             state, "spans",
             json_pack("{s:I, s:I, s:b}", "stride",

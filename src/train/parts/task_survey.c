@@ -15,7 +15,7 @@ static void survey_window(const trainer *self, task_survey *task, const bp_docum
     int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
 
     task->windows++;
-    task->padding += (double)bp_task_places(&self->rules.frame, &pair);
+    task->padding += (double)bp_task_positions(&self->rules.frame, &pair);
     if (document->window == 0) {
         task->documents++;
         task->documents_cut += more > 0;
@@ -34,7 +34,7 @@ static bp_err survey_document(const trainer *self, task_survey *task, const bp_d
                               int64_t *of_class)
 {
     bp_task_pair pair = bp_task_texts(document, self->rules.pairs);
-    int64_t more = bp_task_places(&self->rules.frame, &pair) - self->shape.context;
+    int64_t more = bp_task_positions(&self->rules.frame, &pair) - self->shape.context;
 
     if (document->label >= 0)
         of_class[document->label]++;
@@ -81,7 +81,7 @@ bp_err task_survey_run(task_survey *out, const trainer *self)
     }
     if (err == BP_OK)
         warn_of_rare_class(self, of_class);
-    if (entries > 0) /* so far it counts places that are filled */
+    if (entries > 0) /* so far it counts positions that are filled */
         out->padding = 1 - out->padding / ((double)entries * (double)self->shape.context);
     bp_document_table_free(&table);
     bp_stream_free(&plain);

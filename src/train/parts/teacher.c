@@ -308,10 +308,10 @@ static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int
                            int64_t first, int64_t rows, float *logits)
 {
     const teacher *self = (const teacher *)face;
-    bp_model *lm = self->members[member];
+    bp_model *model = self->members[member];
     int64_t row = (slot - self->first_slot) * T + first;
 
-    lm->ops->logits(lm, 0, self->hidden[member] + row * lm->info.width, rows, logits);
+    model->ops->logits(model, 0, self->hidden[member] + row * model->info.width, rows, logits);
 }
 
 static const float *teacher_states_of(const bp_teacher *face, int match, int64_t slot, int64_t T,
@@ -371,17 +371,17 @@ static bool gives_lengths(const trainer *self)
 
 static bp_err open_marked(const trainer *self, teacher *own)
 {
-    int64_t places =
+    int64_t positions =
         bp_trainer_slots(self, &self->spec, self->mesh->data_ranks) * self->shape.context;
 
-    own->inputs = bp_try_alloc("train.teacher", places, sizeof *own->inputs);
-    own->targets = bp_try_alloc("train.teacher", places, sizeof *own->targets);
-    for (int64_t r = 0; r < places && own->targets; r++)
+    own->inputs = bp_try_alloc("train.teacher", positions, sizeof *own->inputs);
+    own->targets = bp_try_alloc("train.teacher", positions, sizeof *own->targets);
+    for (int64_t r = 0; r < positions && own->targets; r++)
         own->targets[r] = -1;
     return bp_agree(self->mesh->member,
                     own->inputs && own->targets
                         ? BP_OK
-                        : bp_fail_memory("a teacher's texts", places, sizeof *own->inputs));
+                        : bp_fail_memory("a teacher's texts", positions, sizeof *own->inputs));
 }
 
 /* The digest of the members' digests in their order. */
@@ -526,7 +526,7 @@ static bp_err teach(trainer *self, void *part, const bp_batch *batch)
         mark_ends(own, batch, T);
     for (int k = 0; k < own->face.members; k++)
         for (int64_t first = 0; first < batch->B && err == BP_OK; first += each) {
-            bp_model *lm = own->members[k];
+            bp_model *model = own->members[k];
             bp_model_batch part_of = {.windows = each,
                                       .length = T,
                                       .inputs = inputs + first * T,
@@ -534,10 +534,10 @@ static bp_err teach(trainer *self, void *part, const bp_batch *batch)
                                       .segments = segments ? segments + first * T : NULL,
                                       .first_slot = own->first_slot + first};
 
-            lm->ops->set_probe(lm, teacher_states_probe(own->states, first));
-            err = lm->ops->backbone(lm, &part_of, BP_MODEL_NO_DROPOUT,
-                                    own->hidden[k] ? own->hidden[k] + first * T * lm->info.width
-                                                   : NULL);
+            model->ops->set_probe(model, teacher_states_probe(own->states, first));
+            err = model->ops->backbone(
+                model, &part_of, BP_MODEL_NO_DROPOUT,
+                own->hidden[k] ? own->hidden[k] + first * T * model->info.width : NULL);
         }
     err = bp_agree(self->mesh->compute, err);
     if (err == BP_OK)

@@ -48,15 +48,15 @@ bp_method_case comparison_case(const comparison_job *self, int64_t method);
  * is that of the method's score run. Errors: those of bp_uncertainty_method.fit, the same on all
  * ranks. */
 bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
-/** Open the method's model into *lm, and call each's callbacks for the batches of corpus.valid (at
- * most uncertainty.temper_tokens of them); the caller sets mesh, configuration and callbacks of
+/** Open the method's model into *model, and call each's callbacks for the batches of corpus.valid
+ * (at most uncertainty.temper_tokens of them); the caller sets mesh, configuration and callbacks of
  * `each`, the function sets the rest.
  *
  * Collective: over each->mesh->compute.
- * Owns:       *lm is the caller's, bp_model_free(), after an error too (it may be NULL then).
+ * Owns:       *model is the caller's, bp_model_free(), after an error too (it may be NULL then).
  * Errors:     those of bp_ensemble_open and bp_score_each_batch; the same on all ranks. */
 bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
-                           bp_score_each *each, bp_model **lm);
+                           bp_score_each *each, bp_model **model);
 /** Add the sums for the temperature (bp_ensemble_add_scaled) over corpus.valid. Collective over
  * mesh->compute. Errors: those of comparison_job_each; the same on all ranks. */
 bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh *mesh,

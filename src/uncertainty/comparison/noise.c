@@ -19,7 +19,7 @@ enum { IS_THERE, ERROR, VARIANCE, FACTS };
 
 typedef struct noise_work {
     const bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     double *facts; /* [capacity][FACTS] */
     int64_t capacity;
 } noise_work;
@@ -42,20 +42,20 @@ static bp_err poll_stop(void *context)
 static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     noise_work *self = context;
-    int64_t places = batch->windows * batch->length;
+    int64_t positions = batch->windows * batch->length;
     float *values =
-        bp_alloc("comparison.noise", self->lm->info.statistics * places, sizeof *values);
+        bp_alloc("comparison.noise", self->model->info.statistics * positions, sizeof *values);
     bp_err err = bp_agree(self->mesh->replica, poll_stop(self));
 
     if (err == BP_OK)
-        err = bp_model_score(self->lm, batch, values);
+        err = bp_model_score(self->model, batch, values);
     for (int64_t w = 0; w < batch->windows && err == BP_OK; w++) {
         double *facts = self->facts + (unit * BP_SCORE_EACH_GROUP + w) * FACTS;
         int64_t k = w * batch->length;
 
         facts[IS_THERE] = 1;
         facts[ERROR] = (double)bp_target_value(batch->targets[k]) - (double)values[k];
-        facts[VARIANCE] = (double)values[BP_MODEL_LOGPROB_VARIANCE * places + k];
+        facts[VARIANCE] = (double)values[BP_MODEL_LOGPROB_VARIANCE * positions + k];
     }
     bp_free(values);
     return err;
@@ -90,11 +90,11 @@ bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
                           .batch = add_batch,
                           .poll = poll_stop,
                           .context = &work};
-    bp_err err = comparison_job_each(self, spec, &each, &work.lm);
+    bp_err err = comparison_job_each(self, spec, &each, &work.model);
 
     if (err == BP_OK)
         fit(&work, out);
     bp_free(work.facts);
-    bp_model_free(&work.lm);
+    bp_model_free(&work.model);
     return err;
 }

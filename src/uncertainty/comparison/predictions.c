@@ -54,7 +54,7 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
     bp_err err = BP_OK;
 
     *metadata = *model;
-    if (!bp_task_is_softmax(&model->task) || bp_task_kind_of(&model->task)->over_places)
+    if (!bp_task_is_softmax(&model->task) || bp_task_kind_of(&model->task)->over_positions)
         err = BP_FAIL(BP_ERR_CONFIG, "predictions.no_outcomes",
                       "the models predict values or ends of answers, which have no probabilities "
                       "by outcome: at uncertainty.models; leave the predictions out");

@@ -21,7 +21,7 @@ enum { LAC, APS, RANK, TUNES, FACTS };
 typedef struct set_work {
     const comparison_job *self;
     const bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     double *facts; /* [count][FACTS] of this data rank */
     int64_t count, capacity;
     int64_t unit, position; /* of the next prediction */
@@ -32,7 +32,7 @@ bool comparison_job_wants_sets(const comparison_job *self)
     const bp_task_kind *kind = self->results.task;
 
     return bp_uncertainty_keys_of(self->config)->coverage > 0 && self->results.scaled &&
-           bp_task_is_softmax(&self->results.metadata[0].task) && !kind->over_places;
+           bp_task_is_softmax(&self->results.metadata[0].task) && !kind->over_positions;
 }
 
 static bp_err poll_stop(void *context)
@@ -71,7 +71,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     bp_err err = bp_agree(work->mesh->replica, poll_stop(work));
 
     if (err == BP_OK)
-        err = bp_ensemble_targets(work->lm, batch, targets);
+        err = bp_ensemble_targets(work->model, batch, targets);
     if (unit != work->unit)
         work->position = 0;
     work->unit = unit;
@@ -168,13 +168,13 @@ bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
     bp_err err;
 
     with.sets = &all;
-    err = comparison_job_each(self, &with, &each, &work.lm);
+    err = comparison_job_each(self, &with, &each, &work.model);
     if (err == BP_OK) {
         gather(&work);
         calibrate(&work, out);
     }
     bp_free(work.facts);
-    bp_model_free(&work.lm);
+    bp_model_free(&work.model);
     return err;
 }
 

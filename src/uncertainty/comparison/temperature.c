@@ -15,7 +15,7 @@
 
 typedef struct temperature_scaling {
     const bp_mesh *mesh;
-    bp_model *lm;
+    bp_model *model;
     bp_scaled_sums *units; /* [count]: added up in their order, on any rank */
     int64_t count;
     const char *path; /* of the model */
@@ -56,7 +56,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     if (err != BP_OK)
         return err;
     log_progress(self, unit);
-    return bp_ensemble_add_scaled(self->lm, batch, &self->units[unit]);
+    return bp_ensemble_add_scaled(self->model, batch, &self->units[unit]);
 }
 
 /* A unit belongs to one data rank: the others add zeros, so the sum over ranks is exact. */
@@ -80,16 +80,16 @@ static void add_units(const temperature_scaling *self, bp_scaled_sums *sums)
 }
 
 bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
-                           bp_score_each *each, bp_model **lm)
+                           bp_score_each *each, bp_model **model)
 {
-    bp_err err = bp_ensemble_open(lm, each->mesh, each->config, spec);
+    bp_err err = bp_ensemble_open(model, each->mesh, each->config, spec);
 
     if (err != BP_OK)
         return err;
     each->corpus = bp_corpus_keys_of(self->config)->valid;
     each->tokens = bp_uncertainty_keys_of(self->config)->temper_tokens;
     each->path = spec->path;
-    each->model = &(*lm)->info;
+    each->model = &(*model)->info;
     return bp_score_each_batch(each, NULL);
 }
 
@@ -104,12 +104,12 @@ bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh
                           .batch = add_batch,
                           .poll = poll_stop,
                           .context = &work};
-    bp_err err = comparison_job_each(self, spec, &each, &work.lm);
+    bp_err err = comparison_job_each(self, spec, &each, &work.model);
 
     if (err == BP_OK)
         add_units(&work, sums);
     bp_free(work.units);
-    bp_model_free(&work.lm);
+    bp_model_free(&work.model);
     return err;
 }
 

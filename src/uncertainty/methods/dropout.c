@@ -27,7 +27,7 @@ static bp_err add(bp_member_sampler *sampler, bp_member_place *at)
     bp_err err = bp_passes_check(sampler, at);
 
     if (err == BP_OK)
-        at->lm->ops->set_dropout(at->lm, self->rate, self->seed);
+        at->model->ops->set_dropout(at->model, self->rate, self->seed);
     at->dropout = at->member;
     return err;
 }

@@ -85,9 +85,9 @@ static bp_err suits(const bp_method_case *at)
             "the head of method %s is not a softmax over outcomes, of which :laplace is an "
             "approximation, but %s: at %s; leave :laplace out",
             at->name,
-            task->precision > 0                  ? "a Dirichlet"
-            : bp_task_kind_of(task)->over_places ? "one over places"
-                                                 : "a value",
+            task->precision > 0                     ? "a Dirichlet"
+            : bp_task_kind_of(task)->over_positions ? "one over positions"
+                                                    : "a value",
             at->path);
     if (task->features > 0)
         return BP_FAIL(BP_ERR_CONFIG, "sngp.no_laplace",

@@ -239,7 +239,7 @@ typedef struct sums {
     bp_model *model;
     bool adds; /* this rank's states are counted */
     float *states;
-    int64_t capacity; /* places */
+    int64_t capacity; /* positions */
     int64_t seen, expected;
     int64_t K, C;
     double *all; /* [C][C] of products, [K][C] of states, [K] documents */
@@ -267,21 +267,21 @@ static void add_state(sums *self, const float *state, int32_t label)
 static bp_err take_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     sums *self = context;
-    int64_t places = batch->windows * batch->length;
+    int64_t positions = batch->windows * batch->length;
     bp_err err = BP_OK;
 
     (void)unit;
-    if (places > self->capacity) {
+    if (positions > self->capacity) {
         bp_free(self->states);
-        self->states = bp_try_alloc("uncertainty.distances", places * self->C, sizeof(float));
-        self->capacity = self->states ? places : 0;
-        err = self->states ? BP_OK : bp_fail_memory("states", places * self->C, sizeof(float));
+        self->states = bp_try_alloc("uncertainty.distances", positions * self->C, sizeof(float));
+        self->capacity = self->states ? positions : 0;
+        err = self->states ? BP_OK : bp_fail_memory("states", positions * self->C, sizeof(float));
     }
     err = bp_agree(self->fit->mesh->replica, err);
     if (err == BP_OK)
         err = self->model->ops->backbone(self->model, batch, BP_MODEL_NO_DROPOUT, self->states);
     err = bp_agree(self->fit->mesh->replica, err);
-    for (int64_t t = 0; err == BP_OK && t < places; t++)
+    for (int64_t t = 0; err == BP_OK && t < positions; t++)
         if (batch->targets[t] >= 0) {
             self->seen++;
             if (self->adds)

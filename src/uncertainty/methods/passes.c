@@ -36,11 +36,11 @@ void bp_passes_free(bp_member_sampler *sampler)
 
 bp_err bp_passes_check(const bp_member_sampler *sampler, const bp_member_place *at)
 {
-    if (!at->lm->ops->set_dropout)
+    if (!at->model->ops->set_dropout)
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_dropout",
                        "a model of kind %s has no dropout for passes at test time: at member "
                        "%" PRId64 "; leave :%s out",
-                       at->lm->info.kind, at->member, sampler->ops->word);
+                       at->model->info.kind, at->member, sampler->ops->word);
     return BP_OK;
 }
 

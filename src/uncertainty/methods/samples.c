@@ -51,7 +51,7 @@ static void identify(const bp_member_sampler *sampler, char *text, size_t bytes)
 static bp_err add(bp_member_sampler *sampler, bp_member_place *at)
 {
     bp_sampled_heads *self = (bp_sampled_heads *)sampler;
-    const bp_model_info *info = &at->lm->info;
+    const bp_model_info *info = &at->model->info;
     float *weights = NULL;
     bp_err err = BP_OK;
 
@@ -65,7 +65,7 @@ static bp_err add(bp_member_sampler *sampler, bp_member_place *at)
         err = bp_head_samples_read(self->file, at->member, info->vocab_first, info->vocab_count,
                                    weights);
     if (err == BP_OK)
-        err = at->lm->ops->add_head(at->lm, weights, &at->head);
+        err = at->model->ops->add_head(at->model, weights, &at->head);
     bp_free(weights);
     return err;
 }

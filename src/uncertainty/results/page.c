@@ -341,7 +341,7 @@ bp_err comparison_page_write(const comparison_results *results)
         (void)json_object_set_new(page, "cut",
                                   json_pack("{s:I, s:I, s:I}", "cut", (json_int_t)results->cut,
                                             "texts", (json_int_t)results->texts, "places",
-                                            (json_int_t)results->places));
+                                            (json_int_t)results->positions));
     (void)json_object_set_new(page, "units",
                               json_string(results->cluster ? "clusters" : "documents"));
     (void)json_object_set_new(page, "bars", json_string(bars_of(results)));

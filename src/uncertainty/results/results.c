@@ -173,7 +173,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
 static bp_err find_cut(comparison_results *results, int64_t documents)
 {
     char *folder = folder_of(results, comparison_first_model(&results->methods));
-    bp_err err = comparison_scores_find_cut(&results->cut, &results->places, folder);
+    bp_err err = comparison_scores_find_cut(&results->cut, &results->positions, folder);
 
     results->texts = documents;
     if (err == BP_OK && results->cut > 0)
@@ -182,7 +182,7 @@ static bp_err find_cut(comparison_results *results, int64_t documents)
                 " documents are longer: at %s; the figures are of what is left of them; cut texts "
                 "into passages first to have all of them read, and do not compare with predictions "
                 "of others that read more",
-                results->places, results->cut, documents, results->folder);
+                results->positions, results->cut, documents, results->folder);
     bp_free(folder);
     return err;
 }
@@ -202,7 +202,7 @@ bp_err comparison_results_analyse(comparison_results *results, int64_t documents
     results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof *results->dropped);
     results->differences = difference =
         bp_alloc("comparison.results", methods * (methods - 1) / 2 * columns, sizeof *difference);
-    if (err == BP_OK && results->classes && !results->task->over_places)
+    if (err == BP_OK && results->classes && !results->task->over_positions)
         err = find_cut(results, documents);
     for (int64_t m = 1; err == BP_OK && m < methods; m++)
         err = check_same(results, m, tokens, documents);

@@ -79,9 +79,9 @@ typedef struct comparison_scores {
 bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
                                bool classes);
 
-/** From `folder`/outcomes.h5: how many documents are longer than the places that a model reads. 0
- * if the file is of an older version, or of predictions of others. */
-bp_err comparison_scores_find_cut(int64_t *cut, int64_t *places, const char *folder);
+/** From `folder`/outcomes.h5: how many documents are longer than the positions that a model reads.
+ * 0 if the file is of an older version, or of predictions of others. */
+bp_err comparison_scores_find_cut(int64_t *cut, int64_t *positions, const char *folder);
 
 /** Read `folder`/tokens.h5, cut into documents by `tokens`; or `folder`/outcomes.h5.
  *
@@ -285,10 +285,10 @@ typedef struct comparison_results {
     int64_t *cluster; /* [documents of all corpora] those of one number are resampled together;
                          NULL: each alone */
     bool scaled;      /* a validation text is given */
-    int64_t texts, cut, places; /* of all documents the models read the first `places` tokens; `cut`
-                                   have more. 0: they read all */
-    const bp_task_kind *task;   /* of all models */
-    bool classes;               /* for a task: outcomes.h5 has its predictions */
+    int64_t texts, cut, positions; /* of all documents the models read the first `positions` tokens;
+                                   `cut` have more. 0: they read all */
+    const bp_task_kind *task;      /* of all models */
+    bool classes;                  /* for a task: outcomes.h5 has its predictions */
     comparison_coverages coverages;
     char coverage_names[COMPARISON_COVERAGES][24];
 

@@ -86,17 +86,17 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
     return err;
 }
 
-bp_err comparison_scores_find_cut(int64_t *cut, int64_t *places, const char *folder)
+bp_err comparison_scores_find_cut(int64_t *cut, int64_t *positions, const char *folder)
 {
     char *path = bp_path_join(folder, "outcomes.h5");
     bp_h5 *file = NULL;
     bp_err err = bp_h5_open_kind(&file, path, "score-outcomes", VERSION);
 
-    *cut = *places = 0;
+    *cut = *positions = 0;
     if (err == BP_OK && bp_h5_has_attribute(file, "/", "documents_cut")) {
         err = bp_h5_get_int(file, "/", "documents_cut", cut);
         if (err == BP_OK)
-            err = bp_h5_get_int(file, "/", "places", places);
+            err = bp_h5_get_int(file, "/", "places", positions);
     }
     bp_h5_drop(&file);
     bp_free(path);

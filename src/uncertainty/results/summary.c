@@ -217,7 +217,7 @@ static json_t *groups_json(const comparison_results *results)
         (void)json_object_set_new(object, "cluster", bp_json_string(results->cluster_label));
     if (results->cut > 0) /* else read whole, or not known */
         put_all(object, json_pack("{s:I, s:I}", "documents_cut", (json_int_t)results->cut, "places",
-                                  (json_int_t)results->places));
+                                  (json_int_t)results->positions));
     return object;
 }
 

@@ -221,7 +221,7 @@ static void tensor(const simulation *s, int rounds, double bytes)
         }
 }
 
-/* The data rank of a group of E that is `turn` places after this one. */
+/* The data rank of a group of E that is `turn` positions after this one. */
 static int in_group(const simulation *s, int E, int turn)
 {
     int at = s->d % E;

@@ -17,8 +17,8 @@ typedef struct bp_prompts_spec {
     const char *template_path;     /* NULL if there is none */
     const bp_tokenizer *tokenizer; /* NULL if prompts are ids */
     int64_t vocab_size, context;   /* of the model */
-    int64_t reserved; /* places of the context reserved for framing tokens and a token to fill in; 0
-                         for sources */
+    int64_t reserved; /* positions of the context reserved for framing tokens and a token to fill
+                         in; 0 for sources */
     int64_t mask; /* a prompt with this token (to be filled in) may have one more place; -1: no such
                      token */
     bool are_sources; /* for encoder-decoders: */

@@ -47,8 +47,8 @@ typedef struct header {
     int64_t count, scored;
 } header;
 
-/* Scored places of a batch whose distributions are kept. */
-static int64_t most_places(const chooser *c)
+/* Scored positions of a batch whose distributions are kept. */
+static int64_t most_positions(const chooser *c)
 {
     int64_t vocab_size = c->job->info.vocab_size;
 
@@ -56,25 +56,25 @@ static int64_t most_places(const chooser *c)
 }
 
 /* The rows of a batch from head->first on: the most whose windows, padded to the longest, fit in
- * BP_SCORE_BATCH_TOKENS, and whose places fit in most_places; at least one window. A function of
- * the choices only. */
-static int64_t batch_rows(const chooser *c, header *head, int64_t *places)
+ * BP_SCORE_BATCH_TOKENS, and whose positions fit in most_positions; at least one window. A function
+ * of the choices only. */
+static int64_t batch_rows(const chooser *c, header *head, int64_t *positions)
 {
-    int64_t count = 0, rows = c->all->count, most = most_places(c);
+    int64_t count = 0, rows = c->all->count, most = most_positions(c);
 
-    head->length = head->windows = *places = 0;
+    head->length = head->windows = *positions = 0;
     for (; head->first + count < rows; count++) {
         const bp_candidate_row *row = row_at(c, head->first + count);
         int64_t inputs = inputs_of(row), longest = inputs > head->length ? inputs : head->length;
 
         if (count > 0 && repeats(c, head->first + count))
             continue;
-        if (count > 0 &&
-            ((head->windows + 1) * longest > BP_SCORE_BATCH_TOKENS || *places + row->scored > most))
+        if (count > 0 && ((head->windows + 1) * longest > BP_SCORE_BATCH_TOKENS ||
+                          *positions + row->scored > most))
             break;
         head->length = longest;
         head->windows++;
-        *places += row->scored;
+        *positions += row->scored;
     }
     return count;
 }
@@ -133,8 +133,8 @@ bp_err chooser_answer(chooser *c, const void *what)
     }
     bp_bcast_bytes(c->inputs, bytes, 0, comm);
     bp_bcast_bytes(c->targets, bytes, 0, comm);
-    return c->whole ? bp_model_distribution(c->job->lm, &batch, c->distribution, NULL)
-                    : bp_model_score(c->job->lm, &batch, c->values);
+    return c->whole ? bp_model_distribution(c->job->model, &batch, c->distribution, NULL)
+                    : bp_model_score(c->job->model, &batch, c->values);
 }
 
 /* ---- results ---- */
@@ -144,7 +144,7 @@ static void take_window(const chooser *c, const header *head, int64_t window)
 {
     choice_result *result = &c->results[window];
     double *of_members = c->of_members + window * c->members;
-    int64_t at = window * head->length, places = head->windows * head->length;
+    int64_t at = window * head->length, positions = head->windows * head->length;
 
     for (int64_t i = 0, seen = 0; i < head->length; i++) {
         double value = (double)c->values[at + i];
@@ -155,7 +155,7 @@ static void take_window(const chooser *c, const header *head, int64_t window)
         result->first = seen++ == 0 ? value : result->first;
         result->sure += value > log(0.5);
         for (int64_t m = 0; m < c->members; m++)
-            of_members[m] += (double)c->values[(BP_MODEL_MEMBER + m) * places + at + i];
+            of_members[m] += (double)c->values[(BP_MODEL_MEMBER + m) * positions + at + i];
     }
 }
 
@@ -168,12 +168,12 @@ static int64_t first_best(const float *log_p, int64_t count)
     return best;
 }
 
-/* Places of a unit whose distributions are computed now: all, or some of one long row. */
+/* Positions of a unit whose distributions are computed now: all, or some of one long row. */
 typedef struct piece {
     int64_t first, end;
 } piece;
 
-/* Only these places of the one window have targets. */
+/* Only these positions of the one window have targets. */
 static void limit_targets(const chooser *c, const header *head, piece of)
 {
     for (int64_t i = 0, place = 0; i < head->length; i++)
@@ -183,8 +183,8 @@ static void limit_targets(const chooser *c, const header *head, piece of)
         }
 }
 
-/* Score tokens of a row from the distributions of their places, beginning with token `first`. The
- * distributions also show the tokens that the model would write. */
+/* Score tokens of a row from the distributions of their positions, beginning with token `first`.
+ * The distributions also show the tokens that the model would write. */
 static void take_row(const chooser *c, choice_result *result, const bp_candidate_row *row,
                      int64_t place, piece of)
 {
@@ -253,31 +253,31 @@ static bp_err walk_all(chooser *c, int64_t first, int64_t rows, bool *stopped)
     return err;
 }
 
-/* Run the unit's batch; for a long row, several times with fewer places. */
-static bp_err score_all(chooser *c, const header *head, int64_t rows, int64_t places)
+/* Run the unit's batch; for a long row, several times with fewer positions. */
+static bp_err score_all(chooser *c, const header *head, int64_t rows, int64_t positions)
 {
-    int64_t most = most_places(c);
+    int64_t most = most_positions(c);
     piece of = {0, 0};
     bp_err err = BP_OK;
 
     do {
-        of = (piece){of.end, places - of.end > most ? of.end + most : places};
+        of = (piece){of.end, positions - of.end > most ? of.end + most : positions};
         fill_batch(c, head, rows);
-        if (of.end - of.first < places)
+        if (of.end - of.first < positions)
             limit_targets(c, head, of);
         err = bp_request(&c->job->requests, head, sizeof *head);
         for (int64_t w = 0; err == BP_OK && w < head->windows && !c->whole; w++)
             take_window(c, head, w);
         if (err == BP_OK && c->whole)
             take_whole(c, head, rows, of);
-    } while (err == BP_OK && of.end < places);
+    } while (err == BP_OK && of.end < positions);
     return err;
 }
 
 bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 {
     header head = {.first = c->starts[unit]};
-    int64_t places, rows = batch_rows(c, &head, &places);
+    int64_t positions, rows = batch_rows(c, &head, &positions);
     bp_err err = BP_OK;
 
     memset(c->results, 0, (size_t)rows * sizeof *c->results);
@@ -287,7 +287,7 @@ bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
     *stopped = bp_work_between(c->job);
     bp_work_ask_next(c->job);
     if (!*stopped && scores_any(c, head.first, rows)) {
-        err = score_all(c, &head, rows, places);
+        err = score_all(c, &head, rows, positions);
         if (err == BP_OK && c->walker.decoding)
             err = walk_all(c, head.first, rows, stopped);
     }
@@ -307,9 +307,9 @@ int64_t chooser_bytes(int64_t longest, int64_t statistics, int64_t vocab_size)
                (vocab_size > 0 ? WHOLE_FLOATS + vocab_size : statistics * tokens);
 }
 
-bool chooser_gives_whole(const bp_model *lm)
+bool chooser_gives_whole(const bp_model *model)
 {
-    return lm->ops->distribution && lm->info.members == 0 && !lm->info.log_probabilities;
+    return model->ops->distribution && model->info.members == 0 && !model->info.log_probabilities;
 }
 
 /* Sort entry: long rows first, equal ones in their order. */
@@ -317,7 +317,7 @@ typedef struct place {
     int64_t inputs, row;
 } place;
 
-static int compare_places(const void *a, const void *b)
+static int compare_positions(const void *a, const void *b)
 {
     const place *one = a, *other = b;
     int by_inputs = (one->inputs < other->inputs) - (one->inputs > other->inputs);
@@ -329,15 +329,15 @@ static int compare_places(const void *a, const void *b)
 static void sort_rows(chooser *c)
 {
     int64_t rows = c->all->count;
-    place *places = bp_alloc("score.candidates", rows, sizeof *places);
+    place *positions = bp_alloc("score.candidates", rows, sizeof *positions);
 
     for (int64_t r = 0; r < rows; r++)
-        places[r] = (place){inputs_of(&c->all->rows[r]), r};
-    qsort(places, (size_t)rows, sizeof *places, compare_places);
+        positions[r] = (place){inputs_of(&c->all->rows[r]), r};
+    qsort(positions, (size_t)rows, sizeof *positions, compare_positions);
     c->order = bp_alloc("score.candidates", rows, sizeof *c->order);
     for (int64_t at = 0; at < rows; at++)
-        c->order[at] = places[at].row;
-    bp_free(places);
+        c->order[at] = positions[at].row;
+    bp_free(positions);
 }
 
 const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c)
@@ -349,7 +349,7 @@ const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c)
 
 void chooser_cut(chooser *c)
 {
-    int64_t rows = c->all->count, places;
+    int64_t rows = c->all->count, positions;
     header head = {0};
 
     if (c->whole)
@@ -357,7 +357,7 @@ void chooser_cut(chooser *c)
 
     c->starts = bp_alloc("score.candidates", rows + 1, sizeof *c->starts);
     for (; head.first < rows; c->starts[++c->count] = head.first)
-        head.first += batch_rows(c, &head, &places);
+        head.first += batch_rows(c, &head, &positions);
 }
 
 void chooser_clear(chooser *c)
@@ -369,7 +369,7 @@ void chooser_clear(chooser *c)
 
 /* The maximum of a row, and of a unit. */
 typedef struct sizes {
-    int64_t tokens, rows, places;
+    int64_t tokens, rows, positions;
 } sizes;
 
 static sizes sizes_of(const chooser *c)
@@ -380,12 +380,12 @@ static sizes sizes_of(const chooser *c)
         most.tokens = c->all->rows[r].count > most.tokens ? c->all->rows[r].count : most.tokens;
     for (int64_t u = 0; u < c->count; u++) {
         header head = {.first = c->starts[u]};
-        int64_t places, rows = batch_rows(c, &head, &places);
+        int64_t positions, rows = batch_rows(c, &head, &positions);
 
         most.rows = rows > most.rows ? rows : most.rows;
-        if (places > most_places(c))
-            places = most_places(c);
-        most.places = places > most.places ? places : most.places;
+        if (positions > most_positions(c))
+            positions = most_positions(c);
+        most.positions = positions > most.positions ? positions : most.positions;
     }
     return most;
 }
@@ -405,8 +405,8 @@ bp_err chooser_prepare(chooser *c)
         c->values = bp_alloc("score.candidates", c->statistics * tokens, sizeof *c->values);
         return most.tokens > 1 ? greedy_open(&c->walker, c->job, most.tokens) : BP_OK;
     }
-    c->best = bp_alloc("score.candidates", most.places, sizeof *c->best);
-    c->distribution = bp_alloc("score.candidates", most.places * c->job->info.vocab_size,
+    c->best = bp_alloc("score.candidates", most.positions, sizeof *c->best);
+    c->distribution = bp_alloc("score.candidates", most.positions * c->job->info.vocab_size,
                                sizeof *c->distribution);
     return BP_OK;
 }

@@ -31,13 +31,13 @@ typedef struct chooser {
                         decoding. On all ranks */
 
     int64_t count;   /* units, on leads and the coordinator, as `starts` */
-    int64_t *starts; /* [count + 1]: unit u has the rows at places [starts[u], starts[u + 1]) */
+    int64_t *starts; /* [count + 1]: unit u has the rows at positions [starts[u], starts[u + 1]) */
     int64_t *order;  /* [rows]: the row at each place, if `whole`; NULL: row by row */
     /* of a unit, on the computing ranks */
     int32_t *inputs, *targets;
     float *values;
-    float *distribution; /* [places of a batch][vocab_size], if `whole`, */
-    int32_t *best;       /* and [scored places] the first most probable token of each */
+    float *distribution; /* [positions of a batch][vocab_size], if `whole`, */
+    int32_t *best;       /* and [scored positions] the first most probable token of each */
     choice_result *results;
     double *of_members; /* [rows of a unit][members] */
     greedy_walker walker;
@@ -49,7 +49,7 @@ typedef struct chooser {
  */
 int64_t chooser_bytes(int64_t longest, int64_t statistics, int64_t vocab_size);
 /** Can whole distributions be computed? On the computing ranks, local. */
-bool chooser_gives_whole(const bp_model *lm);
+bool chooser_gives_whole(const bp_model *model);
 /** The part of the work's key (bp_work_key) that describes how units are cut. Pure. */
 #define CHOOSER_KEY_BYTES 64
 const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c);

@@ -21,7 +21,7 @@ static int64_t order_of(float value)
  * group. */
 static int64_t best_token(const greedy_walker *w)
 {
-    const bp_model_info *info = &w->job->lm->info;
+    const bp_model_info *info = &w->job->model->info;
     const bp_mesh *mesh = w->job->mesh;
     bool last = bp_comm_rank(mesh->pipeline) == bp_comm_size(mesh->pipeline) - 1;
     int64_t best = -1; /* the order of a logit above the token, counted down */
@@ -61,8 +61,8 @@ bp_err greedy_open(greedy_walker *w, bp_work_job *job, int64_t longest)
 
     w->job = job;
     w->tokens = bp_alloc("score.candidates", longest, sizeof *w->tokens);
-    w->logits = bp_alloc("score.candidates", job->lm->info.vocab_count, sizeof *w->logits);
-    err = bp_model_decode_new(&w->decoding, job->lm, 1, 1, longest - 1);
+    w->logits = bp_alloc("score.candidates", job->model->info.vocab_count, sizeof *w->logits);
+    err = bp_model_decode_new(&w->decoding, job->model, 1, 1, longest - 1);
     err = bp_agree(job->mesh->replica, err);
     if (err != BP_OK)
         bp_model_decode_free(&w->decoding);

@@ -276,7 +276,7 @@ static bp_err open_job(void *context)
     bp_work_job *job = self->job;
     bool reads = job->leads || job->mesh->coordinates;
     int64_t asked = bp_score_rule_keys_of(job->config)->context,
-            whole = job->lm && chooser_gives_whole(job->lm);
+            whole = job->model && chooser_gives_whole(job->model);
 
     char cut[CHOOSER_KEY_BYTES];
 

@@ -175,8 +175,8 @@ static bp_err answer(void *context, const void *what)
 
     bp_heartbeat_progress();
     bp_bcast_bytes(s->tokens, it->tokens * (int64_t)sizeof *s->tokens, 0, self->mesh->replica);
-    return self->lm->ops->states(self->lm, &(bp_model_text){s->tokens, it->tokens, it->eod},
-                                 self->leads ? s->to : s->states);
+    return self->model->ops->states(self->model, &(bp_model_text){s->tokens, it->tokens, it->eod},
+                                    self->leads ? s->to : s->states);
 }
 
 static bp_err load_text(state_texts *s, const state_text *text)

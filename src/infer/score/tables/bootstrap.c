@@ -77,20 +77,20 @@ bp_err bp_score_bootstrap_answer(MPI_Comm ranks, const void *request)
     int rank = bp_comm_rank(ranks), size = bp_comm_size(ranks);
     double *mine = bp_alloc("score.bootstrap", BP_RESAMPLES, sizeof *mine);
     int *counts = bp_alloc("score.bootstrap", size, sizeof *counts);
-    int *places = bp_alloc("score.bootstrap", size, sizeof *places);
+    int *offsets = bp_alloc("score.bootstrap", size, sizeof *offsets);
     bp_err err;
 
     if (rank != 0)
         what.draws = NULL; /* of rank 0 */
     for (int k = 0; k < size; k++) {
-        places[k] = first_of(k, size);
-        counts[k] = first_of(k + 1, size) - places[k];
+        offsets[k] = first_of(k, size);
+        counts[k] = first_of(k + 1, size) - offsets[k];
     }
     err = bp_agree(ranks, resample(mine, &what, rank, size, ranks));
     if (err == BP_OK)
         BP_MPI_WAIT("bootstrap", MPI_Gatherv(mine, counts[rank], MPI_DOUBLE, what.values, counts,
-                                             places, MPI_DOUBLE, 0, ranks));
-    bp_free(places);
+                                             offsets, MPI_DOUBLE, 0, ranks));
+    bp_free(offsets);
     bp_free(counts);
     bp_free(mine);
     return err;

@@ -153,7 +153,7 @@ static bp_err put_cut(bp_h5 *out, const bp_outcomes *outcomes)
 {
     bp_err err = bp_h5_put_int(out, "/", "documents_cut", outcomes->cut);
 
-    return err == BP_OK ? bp_h5_put_int(out, "/", "places", outcomes->places) : err;
+    return err == BP_OK ? bp_h5_put_int(out, "/", "places", outcomes->positions) : err;
 }
 
 bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)

@@ -36,7 +36,8 @@ typedef struct bp_outcomes {
     float *label; /* [count] for named outcomes: the true one, -1 if unknown; NULL: not written */
     const char *const *outcome_names; /* [outcomes]; NULL if they have no names */
     int64_t outcomes;
-    int64_t cut, places; /* documents that are longer than what a model reads, and how much it is */
+    int64_t cut,
+        positions; /* documents that are longer than what a model reads, and how much it is */
 } bp_outcomes;
 /** outcomes.h5. Errors: BP_ERR_IO, those of bp_h5_create and of the corpora. */
 bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes);

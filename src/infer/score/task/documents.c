@@ -61,7 +61,7 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     columns->unlabelled = spec->unlabelled;
     if (numbers) {
         columns->value = self->column;
-    } else if (self->kind->over_places) {
+    } else if (self->kind->over_positions) {
         columns->spans = true;
         columns->windows = bp_task_windows(&self->frame, self->length,
                                            span_key(self, "stride", self->stride, BP_TASK_STRIDE));
@@ -109,8 +109,9 @@ static bp_err read_texts(task_documents *self, int64_t d, const bp_document **do
         err = bp_task_check_document(*document,
                                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
-        *pair = self->kind->over_places ? bp_task_window(*document, &self->columns.windows)
-                                        : bp_task_texts(*document, self->pair[(*document)->number]);
+        *pair = self->kind->over_positions
+                    ? bp_task_window(*document, &self->columns.windows)
+                    : bp_task_texts(*document, self->pair[(*document)->number]);
     return err;
 }
 
@@ -129,7 +130,7 @@ static task_row row_of_window(const task_documents *self, const bp_document *doc
                               const bp_task_pair *pair)
 {
     int64_t first = pair->text[1] - document->tokens, end = first + pair->tokens[1],
-            place = bp_task_places(&self->frame, pair) - 1 - pair->tokens[1];
+            place = bp_task_positions(&self->frame, pair) - 1 - pair->tokens[1];
     int32_t none = (int32_t)bp_task_no_answer(&self->frame, place + pair->tokens[1] + 1);
     bool holds =
         document->answer[1] > 0 && document->answer[0] >= first && document->answer[1] <= end;
@@ -149,7 +150,7 @@ static void add_rows(task_documents *self, int64_t *capacity, const bp_document 
 {
     int64_t begin = bp_task_first_place(&self->frame, pair), end = self->length - 1, word = 0;
 
-    if (self->kind->over_places) {
+    if (self->kind->over_positions) {
         add_row(self, capacity, row_of_window(self, document, pair));
         self->cut += document->window == 0 && pair->tokens[0] < document->starts[1];
     } else if (self->kind->is_value) {
@@ -202,7 +203,7 @@ static bp_err take_documents(task_documents *self, const task_documents_spec *sp
         self->number[self->count] = d;
         self->tokens[self->count] = tokens_of(self, d, document);
         add_rows(self, &capacity, document, &pair);
-        self->cut += bp_task_places(&self->frame, &pair) > self->length;
+        self->cut += bp_task_positions(&self->frame, &pair) > self->length;
         self->first_row[++self->count] = self->rows;
     }
     return err;
@@ -240,7 +241,7 @@ static bp_err open_documents(task_documents *self, const task_documents_spec *sp
 bp_err bp_task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world)
 {
     int64_t length = spec->length > 0 ? spec->length : spec->model->context,
-            places = TASK_GROUP * length;
+            positions = TASK_GROUP * length;
     bp_err err;
 
     *self = (task_documents){.mesh = spec->mesh,
@@ -251,9 +252,9 @@ bp_err bp_task_documents_open(task_documents *self, const task_documents_spec *s
         self->stride = bp_score_rule_keys_of(spec->config)->span_stride;
         self->answer_tokens = bp_score_rule_keys_of(spec->config)->answer_tokens;
     }
-    self->inputs = bp_alloc("score.task", places, sizeof *self->inputs);
-    self->segments = bp_alloc("score.task", places, sizeof *self->segments);
-    self->targets = bp_alloc("score.task", places, sizeof *self->targets);
+    self->inputs = bp_alloc("score.task", positions, sizeof *self->inputs);
+    self->segments = bp_alloc("score.task", positions, sizeof *self->segments);
+    self->targets = bp_alloc("score.task", positions, sizeof *self->targets);
     err = bp_agree(world, spec->corpus ? open_documents(self, spec) : BP_OK);
     int64_t *known[] = {&self->count, &self->rows, &self->cut, &self->words_cut};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
@@ -284,13 +285,13 @@ static bool has_pairs(const task_documents *self)
 
 void task_documents_tell_cut(const task_documents *self)
 {
-    if (self->cut > 0 && self->kind->over_places)
+    if (self->cut > 0 && self->kind->over_positions)
         bp_log("%" PRId64 " questions are longer than half of the model's %" PRId64
-               " places: their end is cut",
+               " positions: their end is cut",
                self->cut, self->length);
     else if (self->cut > 0)
         bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
-               " places: the end of %s is cut",
+               " positions: the end of %s is cut",
                self->cut, self->count, self->length,
                has_pairs(self) ? "their longer text" : "each");
     if (self->words_cut > 0)
@@ -322,7 +323,7 @@ bp_err bp_task_documents_one(task_documents *self, int64_t number, int32_t *inpu
     return BP_OK;
 }
 
-/* Example `w`, at `length` places each; updates *longest. */
+/* Example `w`, at `length` positions each; updates *longest. */
 static bp_err add_document(task_documents *self, int64_t number, int64_t w, int64_t *longest)
 {
     int64_t length;
@@ -342,7 +343,7 @@ static void fill_targets(task_documents *self, int64_t d, int64_t w, int64_t len
             int32_t label = row->label >= 0 ? row->label : unknown;
 
             self->targets[bp_task_documents_at(self, row, end, w, length)] =
-                self->kind->over_places ? row->answer[end] : label;
+                self->kind->over_positions ? row->answer[end] : label;
         }
 }
 

@@ -28,7 +28,7 @@ typedef struct task_row {
 typedef struct task_documents {
     const bp_mesh *mesh; /* borrowed */
     const bp_task_kind *kind;
-    int64_t length;                /* the most places of an example */
+    int64_t length;                /* the most positions of an example */
     int64_t stride, answer_tokens; /* for spans: requested; 0: the checkpoint's */
     int64_t count, rows;           /* documents used, and their rows */
     int64_t cut, words_cut;        /* documents longer than the context, and words beyond it */
@@ -60,7 +60,7 @@ typedef struct task_documents_spec {
     bool open;       /* documents may lack a class, or have a class or tag unknown to the model */
     bool unlabelled; /* documents may lack a class, value, tags or known answers */
     int64_t wanted;  /* this many documents at even steps; 0: all */
-    int64_t length;  /* the most places of an example; 0: the model's context */
+    int64_t length;  /* the most positions of an example; 0: the model's context */
     const bp_config *config; /* has task.stride and task.answer_tokens (bp_score_rule_options);
                                 NULL: the checkpoint's */
 } task_documents_spec;
@@ -91,13 +91,12 @@ static inline int64_t task_documents_groups(const task_documents *self)
 }
 /** Group g, as long as its longest document; a target is the label of a row, with `unknown` instead
  * of -1. A text's target is at the first place, a word's at its first token. For spans, the first
- * two places have the places where the answer begins and ends. The lead reads. Collective over
- * mesh->replica.
- * Errors: those of reading, the same on all its ranks. */
+ * two positions have the positions where the answer begins and ends. The lead reads. Collective
+ * over mesh->replica. Errors: those of reading, the same on all its ranks. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);
 
-/** Only example `number`: inputs[self->length], segments[self->length]; *length: its places.
+/** Only example `number`: inputs[self->length], segments[self->length]; *length: its positions.
  * Local, on ranks that read. Errors: those of reading. */
 bp_err bp_task_documents_one(task_documents *self, int64_t number, int32_t *inputs,
                              int32_t *segments, int64_t *length);
@@ -107,7 +106,7 @@ static inline int64_t task_documents_ends(const task_documents *self)
 {
     return self->kind->ends;
 }
-/** The place of prediction `end` of a row in a batch of `length` places, whose example is window
+/** The place of prediction `end` of a row in a batch of `length` positions, whose example is window
  * w. */
 int64_t bp_task_documents_at(const task_documents *self, const task_row *row, int64_t end,
                              int64_t w, int64_t length);

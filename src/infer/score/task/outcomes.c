@@ -113,7 +113,7 @@ static bp_err write_outcomes(task_scoring *task)
                          .values = task->table,
                          .extras = self->info.extras,
                          .cut = task->documents.cut,
-                         .places = task->documents.length};
+                         .positions = task->documents.length};
     bp_err err;
 
     if (task->kind->has_names)

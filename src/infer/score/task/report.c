@@ -327,9 +327,9 @@ static bp_err summarise(task_scoring *task)
     uint64_t seed = (uint64_t)bp_run_keys_of(self->config)->seed;
     char *path = bp_path_join(self->folder, "summary.json");
     json_t *results = NULL;
-    bp_err err = task->kind->is_value      ? measure_values(task, &results, seed)
-                 : task->kind->over_places ? task_measure_spans(task, &results, seed)
-                                           : measure_classes(task, &results, seed);
+    bp_err err = task->kind->is_value         ? measure_values(task, &results, seed)
+                 : task->kind->over_positions ? task_measure_spans(task, &results, seed)
+                                              : measure_classes(task, &results, seed);
 
     if (err == BP_OK) {
         (void)json_object_set_new(results, "kind", bp_json_string(task->kind->name));
@@ -338,12 +338,12 @@ static bp_err summarise(task_scoring *task)
                                       json_integer((json_int_t)task->unlabelled));
         self->summary = json_pack(
             "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
-            (json_int_t)(task->kind->over_places ? task->predictions : task->documents.count),
+            (json_int_t)(task->kind->over_positions ? task->predictions : task->documents.count),
             "documents_cut", (json_int_t)task->documents.cut, "task", results, "convention", "name",
             "task", "context", (json_int_t)task->documents.length, "tokenizer_hash",
             self->info.tokenizer_hash, "model", "digest", self->info.digest, "step",
             (json_int_t)self->info.step);
-        if (task->kind->over_places)
+        if (task->kind->over_positions)
             (void)json_object_set_new(self->summary, "windows",
                                       json_integer((json_int_t)task->documents.count));
         if (task->kind->at_words)
@@ -392,7 +392,7 @@ bp_err task_report(task_scoring *task)
 {
     bp_err err = BP_OK;
 
-    if (!task->kind->over_places) { /* whose questions are found with their answers */
+    if (!task->kind->over_positions) { /* whose questions are found with their answers */
         count_unlabelled(task);
         err = write_predictions(task);
     }

@@ -25,7 +25,7 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
     const int32_t *context = task->documents.row[r].context;
     const float *begins = task->log_p + 2 * w * T, *ends = begins + T;
 
-    /* of both ends, at the window's first places */
+    /* of both ends, at the window's first positions */
     for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
         int64_t statistic =
             k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION;

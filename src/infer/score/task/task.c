@@ -18,7 +18,7 @@ static int64_t width_of(const task_scoring *task)
 {
     int64_t more = task->self->info.members == 0 ? 0 : task->kind->is_value ? 1 : TASK_MORE;
 
-    return more + (task->kind->over_places ? TASK_SPAN_COLUMNS : task->outcomes);
+    return more + (task->kind->over_positions ? TASK_SPAN_COLUMNS : task->outcomes);
 }
 
 static void take(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
@@ -30,7 +30,7 @@ static void take(const task_scoring *task, const bp_model_batch *batch, int64_t 
     const float *log_p = task->log_p + at * K,
                 *values = task->values ? task->values + k : NULL; /* of an ensemble */
 
-    if (task->kind->over_places) {
+    if (task->kind->over_positions) {
         task_take_span(task, batch, r, w, out);
         return;
     }
@@ -65,11 +65,11 @@ static bp_err prepare(void *context)
 {
     scorer *self = context;
     task_scoring *task = task_of(self);
-    int64_t places = TASK_GROUP * task->documents.length,
-            rows = task->kind->at_words ? places : TASK_GROUP * task->documents.kind->ends,
+    int64_t positions = TASK_GROUP * task->documents.length,
+            rows = task->kind->at_words ? positions : TASK_GROUP * task->documents.kind->ends,
             columns = bp_model_columns(&self->info, task->documents.length),
             floats = task->results->distribution ? rows * columns : 0,
-            values = self->info.members > 0 ? self->info.statistics * places : 0;
+            values = self->info.members > 0 ? self->info.statistics * positions : 0;
 
     task->row = bp_alloc("score.task", task->width, sizeof(float));
     task->log_p = bp_try_alloc("score.task", floats, sizeof(float));
@@ -117,8 +117,8 @@ static bp_err run_unit(void *context, int64_t g, bp_buffer *out, bool *stopped)
         return err;
     bp_heartbeat_progress();
     err = task->results->distribution
-              ? bp_model_distribution(self->lm, &batch, task->log_p, task->values)
-              : bp_model_score(self->lm, &batch, task->values);
+              ? bp_model_distribution(self->model, &batch, task->log_p, task->values)
+              : bp_model_score(self->model, &batch, task->values);
     if (err == BP_OK && self->leads)
         pack(task, &batch, g, out);
     return err;
@@ -175,7 +175,7 @@ static bp_work_units units_of(const task_scoring *task)
 {
     int64_t groups = task_documents_groups(&task->documents);
     double count = (double)task->documents.count;
-    bool spans = task->kind->over_places;
+    bool spans = task->kind->over_positions;
 
     return (bp_work_units){.parts = "parts",
                            .key = task->self->key,
@@ -256,7 +256,7 @@ static bool is_told(const scorer *self)
 
 static bool has_answers(const scorer *self)
 {
-    return !self->method && bp_task_kind_of(&self->info.task)->over_places;
+    return !self->method && bp_task_kind_of(&self->info.task)->over_positions;
 }
 
 /* Instead of windows. */

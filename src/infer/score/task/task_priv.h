@@ -7,7 +7,7 @@
 #include "infer/score/task/documents.h"
 
 /* Columns of a span's row, in place of the outcomes': log-probabilities of the best span and of no
- * answer, and the places where that span begins and ends. */
+ * answer, and the positions where that span begins and ends. */
 enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST, TASK_SPAN_COLUMNS };
 /* Columns of an ensemble after those of the outcomes; a regression has one, the variance. */
 enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };

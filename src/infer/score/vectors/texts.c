@@ -20,23 +20,23 @@ static bool begins_so(const vector_texts *texts, const bp_score_document *docume
     return *err == BP_OK && first == texts->begin;
 }
 
-/* Places of a document's example, and whether it is truncated. */
-static bp_err count_places(vector_texts *texts, int64_t d, int64_t *places)
+/* Positions of a document's example, and whether it is truncated. */
+static bp_err count_positions(vector_texts *texts, int64_t d, int64_t *positions)
 {
     bp_score_document document;
     bp_err err = bp_score_plan_document(&texts->plan, d, &document);
 
     if (err != BP_OK)
         return err;
-    *places = document.text + texts->wish->prompt_count +
-              (texts->begin >= 0 && !begins_so(texts, &document, &err)) + (texts->end >= 0);
-    if (err == BP_OK && *places == 0)
+    *positions = document.text + texts->wish->prompt_count +
+                 (texts->begin >= 0 && !begins_so(texts, &document, &err)) + (texts->end >= 0);
+    if (err == BP_OK && *positions == 0)
         err = BP_FAIL(BP_ERR_FORMAT, "score.empty_document",
                       "document %" PRId64 " has no token: at %s; leave it out",
                       d - texts->plan.first_document[document.file],
                       bp_corpus_file_path(bp_corpus_file_at(texts->plan.corpus, document.file)));
-    texts->cut += *places > texts->most;
-    *places = *places < texts->most ? *places : texts->most;
+    texts->cut += *positions > texts->most;
+    *positions = *positions < texts->most ? *positions : texts->most;
     return err;
 }
 
@@ -44,7 +44,8 @@ static int by_length(const void *a, const void *b)
 {
     const vector_text *x = a, *y = b;
 
-    return x->places != y->places      ? (x->places > y->places) - (x->places < y->places)
+    return x->positions != y->positions
+               ? (x->positions > y->positions) - (x->positions < y->positions)
            : x->document < y->document ? -1
                                        : x->document > y->document;
 }
@@ -61,8 +62,8 @@ static bp_err list_texts(vector_texts *texts)
         if (d % VECTORS_SORTED == 0)
             bp_heartbeat_progress();
         texts->order[d].document = d;
-        err = count_places(texts, d, &texts->order[d].places);
-        texts->tokens += texts->order[d].places;
+        err = count_positions(texts, d, &texts->order[d].positions);
+        texts->tokens += texts->order[d].positions;
     }
     for (int64_t d = 0; d < count && err == BP_OK; d += VECTORS_SORTED)
         qsort(texts->order + d, (size_t)(count - d < VECTORS_SORTED ? count - d : VECTORS_SORTED),
@@ -93,7 +94,7 @@ int64_t vector_texts_batch(const vector_texts *texts, int64_t first, int64_t end
     int64_t last = first;
 
     while (last < end && last - first < VECTORS_BATCH &&
-           (last == first || (last + 1 - first) * texts->order[last].places <= VECTORS_TOKENS))
+           (last == first || (last + 1 - first) * texts->order[last].positions <= VECTORS_TOKENS))
         last++;
     return last;
 }
@@ -109,7 +110,7 @@ static bp_err read_text(const vector_texts *texts, const vector_text *text, int3
         inputs[at++] = (int32_t)texts->begin;
     if (err != BP_OK)
         return err;
-    left = text->places - at - (texts->end >= 0);
+    left = text->positions - at - (texts->end >= 0);
     prompt = wish->prompt_count < left ? wish->prompt_count : left;
     memcpy(inputs + at, wish->prompt, (size_t)prompt * sizeof *inputs);
     at += prompt;
@@ -129,7 +130,7 @@ bp_err vector_texts_read(const vector_texts *texts, int64_t first, int64_t last,
 
     for (int64_t k = first; k < last && err == BP_OK; k++, inputs += length) {
         err = read_text(texts, &texts->order[k], inputs);
-        for (int64_t t = texts->order[k].places; t < length; t++)
+        for (int64_t t = texts->order[k].positions; t < length; t++)
             inputs[t] = -1;
     }
     return err;

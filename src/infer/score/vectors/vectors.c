@@ -42,7 +42,7 @@ static int64_t width_of(const vectors *self)
 
 /* ---- before there is a mesh ---- */
 
-static int64_t most_places(const bp_config *config, const bp_vectors_wish *wish, int64_t context)
+static int64_t most_positions(const bp_config *config, const bp_vectors_wish *wish, int64_t context)
 {
     int64_t asked = bp_score_rule_keys_of(config)->context, most = asked > 0 ? asked : wish->most;
 
@@ -72,7 +72,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
                             const bp_work_place *place, bp_rank_memory *out)
 {
     const vectors *self = context;
-    int64_t most = most_places(models->config, self->wish, context_of(models->states[0]));
+    int64_t most = most_positions(models->config, self->wish, context_of(models->states[0]));
     bp_model_task task = {
         .mesh = place->mesh, .stage = place->stage, .length = most, .vectors = self->wish->pool};
     bp_work_model_bytes bytes;
@@ -195,7 +195,7 @@ static bp_err load(vectors *self)
     if (self->job->mesh->coordinates && self->texts.cut > 0)
         BP_WARN("score.cut_documents",
                 "%" PRId64 " of %" PRId64 " documents have more than the %" PRId64
-                " places that are read, and only their beginning counts: at score.corpus; cut "
+                " positions that are read, and only their beginning counts: at score.corpus; cut "
                 "them before",
                 self->texts.cut, self->texts.plan.documents, self->texts.most);
     return BP_OK;
@@ -217,7 +217,7 @@ static bp_err open(void *context)
     bp_err err = BP_OK;
 
     self->texts.wish = self->wish;
-    self->texts.most = most_places(job->config, self->wish, job->info.context);
+    self->texts.most = most_positions(job->config, self->wish, job->info.context);
     if (asked > job->info.context)
         err = BP_FAIL(BP_ERR_CONFIG, "score.context_too_long",
                       "score.context = %" PRId64 " is more than the model's %" PRId64
@@ -230,7 +230,7 @@ static bp_err open(void *context)
                       BP_VECTORS_PROMPT, bp_score_keys_of(job->config)->model);
     else if (self->texts.most < 3 + self->wish->prompt_count)
         err = BP_FAIL(BP_ERR_CONFIG, "score.context_too_short",
-                      "of %" PRId64 " places a text has none, beside the prompt and the tokens "
+                      "of %" PRId64 " positions a text has none, beside the prompt and the tokens "
                       "around it: at score.context; use more",
                       self->texts.most);
     if (err == BP_OK && (job->leads || job->mesh->coordinates))
@@ -260,10 +260,10 @@ static void identify(const void *context, bp_run_identity *out)
 static bp_err prepare(void *context)
 {
     vectors *self = context;
-    int64_t places = self->texts.most > VECTORS_TOKENS ? self->texts.most : VECTORS_TOKENS;
+    int64_t positions = self->texts.most > VECTORS_TOKENS ? self->texts.most : VECTORS_TOKENS;
 
-    self->inputs = bp_alloc("score.vectors", places, sizeof *self->inputs);
-    self->targets = bp_alloc("score.vectors", places, sizeof *self->targets);
+    self->inputs = bp_alloc("score.vectors", positions, sizeof *self->inputs);
+    self->targets = bp_alloc("score.vectors", positions, sizeof *self->targets);
     self->rows = bp_alloc("score.vectors", VECTORS_BATCH * width_of(self), sizeof *self->rows);
     return BP_OK;
 }
@@ -286,14 +286,14 @@ static bp_err answer(void *context, const void *what)
 {
     vectors *self = context;
     const texts_asked *it = what;
-    int64_t places = it->windows * it->length;
+    int64_t positions = it->windows * it->length;
 
     bp_heartbeat_progress();
-    bp_bcast_bytes(self->inputs, places * (int64_t)sizeof *self->inputs, 0,
+    bp_bcast_bytes(self->inputs, positions * (int64_t)sizeof *self->inputs, 0,
                    self->job->mesh->replica);
-    for (int64_t k = 0; k < places; k++)
+    for (int64_t k = 0; k < positions; k++)
         self->targets[k] = k % it->length == 0 ? 0 : -1;
-    return bp_model_distribution(self->job->lm,
+    return bp_model_distribution(self->job->model,
                                  &(bp_model_batch){.windows = it->windows,
                                                    .length = it->length,
                                                    .inputs = self->inputs,
@@ -341,7 +341,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
             break;
         if (last == end)
             bp_work_ask_next(self->job);
-        texts_asked it = {last - first, self->texts.order[last - 1].places};
+        texts_asked it = {last - first, self->texts.order[last - 1].positions};
 
         err = vector_texts_read(&self->texts, first, last, it.length, self->inputs);
         if (err == BP_OK)

@@ -15,7 +15,7 @@
 typedef struct bp_vectors_wish {
     char pool[8]; /* "mean", "first", "last"; "": no vectors */
     bool norm;    /* normalized to length 1 */
-    int64_t most; /* the model's places of an example; 0: its context */
+    int64_t most; /* the model's positions of an example; 0: its context */
     int64_t end;  /* the token that the model's tokenizer puts after a text; -1 if there is none */
     int64_t prompt_count;
     int32_t prompt[BP_VECTORS_PROMPT]; /* tokens before each document */

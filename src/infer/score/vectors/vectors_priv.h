@@ -12,11 +12,11 @@
 #define VECTORS_SORTED 4096
 #define VECTORS_UNIT   128  /* documents of a unit of work */
 #define VECTORS_BATCH  32   /* the most documents of a batch, */
-#define VECTORS_TOKENS 8192 /* and their places, if there are several */
+#define VECTORS_TOKENS 8192 /* and their positions, if there are several */
 
 typedef struct vector_text {
     int64_t document;
-    int64_t places; /* of its example: the tokens read, and the tokens put around them */
+    int64_t positions; /* of its example: the tokens read, and the tokens put around them */
 } vector_text;
 
 /** The documents of corpora as examples, in the order in which they are read. Local. */
@@ -25,9 +25,9 @@ typedef struct vector_texts {
     bp_score_plan plan;
     int64_t begin, end; /* tokens around a text; -1 if there is none */
     bool once;          /* `begin` is not added to a text that begins with it */
-    int64_t most;       /* places of an example */
+    int64_t most;       /* positions of an example */
     int64_t cut;        /* number of longer documents */
-    int64_t tokens;     /* places of all examples */
+    int64_t tokens;     /* positions of all examples */
     vector_text *order; /* [plan.documents] */
 } vector_texts;
 

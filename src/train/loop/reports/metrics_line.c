@@ -9,16 +9,16 @@
 #include <math.h>
 #include <stdio.h>
 
-void report_gather_places(trainer *self)
+void report_gather_positions(trainer *self)
 {
     progress *p = &self->progress;
 
     for (int k = 0; k < 2 && self->examples.fits; k++) {
-        int64_t sum = bp_all_sum_int(self->examples.places[k], self->mesh->data);
+        int64_t sum = bp_all_sum_int(self->examples.positions[k], self->mesh->data);
 
-        if (p->places[0] >= 0)
-            p->places[k] += sum;
-        self->examples.places[k] = 0;
+        if (p->positions[0] >= 0)
+            p->positions[k] += sum;
+        self->examples.positions[k] = 0;
     }
     if (trainer_pads(self)) {
         int64_t sum = bp_all_sum_int(self->examples.filled, self->mesh->data);
@@ -29,7 +29,7 @@ void report_gather_places(trainer *self)
     }
 }
 
-/* Over the places of batches since the last line: how many this start computed, and *padding of
+/* Over the positions of batches since the last line: how many this start computed, and *padding of
  * those of all starts. */
 static double share_computed(trainer *self, double *padding)
 {
@@ -39,10 +39,10 @@ static double share_computed(trainer *self, double *padding)
                           (form->stream[0].T + form->stream[1].T)),
            computed;
 
-    computed = (double)(p->places[0] - self->reports.earlier_places);
-    *padding = p->places[0] > 0 ? 1 - (double)p->places[1] / (double)p->places[0] : NAN;
-    computed = p->places[0] < 0 ? all : computed; /* not known: a bound */
-    p->places[0] = p->places[1] = self->reports.earlier_places = 0;
+    computed = (double)(p->positions[0] - self->reports.earlier_positions);
+    *padding = p->positions[0] > 0 ? 1 - (double)p->positions[1] / (double)p->positions[0] : NAN;
+    computed = p->positions[0] < 0 ? all : computed; /* not known: a bound */
+    p->positions[0] = p->positions[1] = self->reports.earlier_positions = 0;
     return all > 0 ? computed / all : 1;
 }
 
@@ -96,7 +96,7 @@ void report_step(trainer *self, const bp_step_result *result, const validation *
         (double)((step - self->reports.clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
     double flops = bp_model_train_flops(&self->shape) * speed, padding = NAN;
 
-    report_gather_places(self);
+    report_gather_positions(self);
     if (self->examples.fits) /* shortened batches compute less than model.context says */
         flops *= share_computed(self, &padding);
     /* where products are slower than the model made of them, something else had the cores while

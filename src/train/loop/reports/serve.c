@@ -42,8 +42,8 @@ static progress progress_of(const trainer *self, const json_t *value)
     p.skipped_in_row = in_row;
     p.best_step = best_step;
     p.stale = stale;
-    BP_CHECK(bp_json_get_int(value, "places_computed", &p.places[0], "a report") == BP_OK &&
-             bp_json_get_int(value, "places_filled", &p.places[1], "a report") == BP_OK &&
+    BP_CHECK(bp_json_get_int(value, "places_computed", &p.positions[0], "a report") == BP_OK &&
+             bp_json_get_int(value, "places_filled", &p.positions[1], "a report") == BP_OK &&
              bp_json_get_int(value, "filled", &p.filled, "a report") == BP_OK);
     return p;
 }

@@ -100,7 +100,7 @@ bp_err trainer_find_shape(trainer *self)
 }
 
 /* Older checkpoints do not have them: then they are known only right after a metrics line. */
-static bp_err read_places(progress *p, const json_t *state, int64_t log_every, const char *where)
+static bp_err read_positions(progress *p, const json_t *state, int64_t log_every, const char *where)
 {
     bp_err err = BP_OK;
 
@@ -109,11 +109,11 @@ static bp_err read_places(progress *p, const json_t *state, int64_t log_every, c
     else
         err = bp_json_get_int(state, "tokens_without_padding", &p->filled, where);
     if (err != BP_OK || !json_object_get(state, "places_computed")) {
-        p->places[0] = p->step % log_every == 0 ? 0 : -1;
+        p->positions[0] = p->step % log_every == 0 ? 0 : -1;
         return err;
     }
-    err = bp_json_get_int(state, "places_computed", &p->places[0], where);
-    return err == BP_OK ? bp_json_get_int(state, "places_filled", &p->places[1], where) : err;
+    err = bp_json_get_int(state, "places_computed", &p->positions[0], where);
+    return err == BP_OK ? bp_json_get_int(state, "places_filled", &p->positions[1], where) : err;
 }
 
 static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
@@ -135,7 +135,7 @@ static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
     for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++)
         err = bp_json_get_int(state, counts[k].key, counts[k].value, where);
     if (err == BP_OK)
-        err = read_places(p, state, bp_train_keys_of(self->config)->log_every, where);
+        err = read_positions(p, state, bp_train_keys_of(self->config)->log_every, where);
     if (err != BP_OK)
         return err;
     p->stale = json_integer_value(json_object_get(state, "validations_since_best"));
