@@ -1,6 +1,5 @@
 /* Command lines of tools, parsed by the rows of their help. */
-#ifndef BP_DATA_TOOLS_ARGUMENTS_H
-#define BP_DATA_TOOLS_ARGUMENTS_H
+#pragma once
 
 #include "tools.h"
 
@@ -37,5 +36,3 @@ bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *fil
 
 /** Warn where a separator has the characters "\\n" or "\\t", which shells leave as they are. */
 void tool_warn_of_escapes(const char *separator);
-
-#endif

@@ -1,6 +1,5 @@
 /* The heads of a CSV table's columns: a list of names. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_COLUMN_HEADS_H
-#define BP_DATA_TOOLS_COLUMN_HEADS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ void column_heads_add(column_heads *all, char *name);
 void column_heads_add_label(column_heads *all, const char *name);
 /** Names [first, end), as CSV on standard output. */
 void column_heads_put(const column_heads *all, int64_t first, int64_t end);
-
-#endif

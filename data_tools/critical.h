@@ -1,6 +1,5 @@
 /* Critical words of scored texts, and the paired test of them by items. */
-#ifndef BP_DATA_TOOLS_CRITICAL_H
-#define BP_DATA_TOOLS_CRITICAL_H
+#pragma once
 
 #include "table/scores.h"
 #include "table/words.h"
@@ -36,5 +35,3 @@ bp_err critical_check(const critical_test *test);
  * Errors:     BP_ERR_FORMAT fewer than two values of `between` have documents; BP_ERR_SYSTEM
  *             memory. */
 bp_err critical_print(const critical_test *test);
-
-#endif

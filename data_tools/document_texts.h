@@ -1,6 +1,5 @@
 /* Documents of texts and of corpora, one after another, for tools that read words. */
-#ifndef BP_DATA_TOOLS_DOCUMENT_TEXTS_H
-#define BP_DATA_TOOLS_DOCUMENT_TEXTS_H
+#pragma once
 
 #include "text/documents/text_source.h"
 
@@ -45,5 +44,3 @@ void document_texts_warn(const document_texts *texts);
 bp_err document_texts_read(const document_texts *texts, int rank, int size, int64_t **first,
                            bp_err (*take)(void *context, const document_piece *piece),
                            void *context);
-
-#endif

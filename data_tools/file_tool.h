@@ -1,7 +1,6 @@
 /* Shared by inspect, verify and table: the command line, the kind of a path, and the datasets of an
  * HDF5 file. */
-#ifndef BP_DATA_TOOLS_FILE_TOOL_H
-#define BP_DATA_TOOLS_FILE_TOOL_H
+#pragma once
 
 #include "base/err.h"
 #include "base/suffix.h"
@@ -95,5 +94,3 @@ bp_err table_file_save(table_file *file, const char *path);
 
 /** "1,340,447", in one of a few static buffers; valid for a few more calls. */
 const char *grouped(int64_t value);
-
-#endif

@@ -1,6 +1,5 @@
 /* Checks of inputs and outputs of commands. */
-#ifndef BP_DATA_TOOLS_OUTPUT_H
-#define BP_DATA_TOOLS_OUTPUT_H
+#pragma once
 
 #include "base/err.h"
 
@@ -13,5 +12,3 @@ bp_err bp_output_is_not(const char *out, const char *input);
  * several ranks: a launcher passes it to only one of them. Errors: BP_ERR_USAGE. Local, the same on
  * all ranks. */
 bp_err bp_stdin_check(char *const *files, int count);
-
-#endif

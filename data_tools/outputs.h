@@ -1,6 +1,5 @@
 /* Reads the results of `bagpipe generate`: outputs.jsonl and summary.json. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_OUTPUTS_H
-#define BP_DATA_TOOLS_OUTPUTS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -33,5 +32,3 @@ void outputs_clear(outputs *self);
 bp_err json_lines_each(const char *path,
                        bp_err (*each)(void *context, const json_t *line, int64_t number),
                        void *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* Folders of reports: figures as JSON and one page. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_REPORT_H
-#define BP_DATA_TOOLS_REPORT_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -33,5 +32,3 @@ json_t *tool_share(int64_t count, int64_t all);
 json_t *tool_figure(double value, bp_interval interval);
 /** The same as texts for a page: {"value", "low", "high"}, with shares in percent. */
 json_t *tool_figure_shown(const json_t *figure, bool percent);
-
-#endif

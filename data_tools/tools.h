@@ -1,6 +1,5 @@
 /* The tools of bagpipe-data: each is one file with one entry point. */
-#ifndef BP_DATA_TOOLS_H
-#define BP_DATA_TOOLS_H
+#pragma once
 
 #include "base/config/help.h"
 #include "base/err.h"
@@ -22,5 +21,3 @@ extern const bp_tool bp_tool_tokenizer, bp_tool_corpus, bp_tool_inspect, bp_tool
     bp_tool_metrics, bp_tool_average, bp_tool_cite, bp_tool_encode, bp_tool_questions,
     bp_tool_surprisal, bp_tool_filter, bp_tool_overlap, bp_tool_pii, bp_tool_card, bp_tool_leakage,
     bp_tool_toxicity;
-
-#endif

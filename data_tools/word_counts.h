@@ -1,6 +1,5 @@
 /* How often words occur in texts. */
-#ifndef BP_DATA_TOOLS_WORD_COUNTS_H
-#define BP_DATA_TOOLS_WORD_COUNTS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "document_texts.h"
@@ -27,5 +26,3 @@ void word_counts_sort(word_counts *counts);
 bp_err word_counts_take(word_counts *counts, document_texts *texts);
 int64_t word_counts_of(const word_counts *counts, const char *text, size_t bytes);
 void word_counts_clear(word_counts *counts);
-
-#endif

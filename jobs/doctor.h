@@ -1,6 +1,5 @@
 /* bagpipe doctor. */
-#ifndef BP_JOBS_DOCTOR_H
-#define BP_JOBS_DOCTOR_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -8,5 +7,3 @@
  * same on all ranks. tables: all keys of a configuration, NULL-ended. Collective over
  * MPI_COMM_WORLD. */
 int bp_doctor_command(int argc, char **argv, const bp_option *const *tables);
-
-#endif

@@ -1,6 +1,5 @@
 /* bagpipe doctor's checks of a configuration. */
-#ifndef BP_JOBS_DOCTOR_CONFIG_H
-#define BP_JOBS_DOCTOR_CONFIG_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -22,5 +21,3 @@ typedef struct bp_doctor_config {
  * read: the configuration, read without a job.
  * Errors: BP_ERR_CONFIG, BP_ERR_INPUT, BP_ERR_DENIED of the first row that fails; BP_ERR_SYSTEM. */
 bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doctor_config *what);
-
-#endif

@@ -1,6 +1,5 @@
 /* What `bagpipe help` and --help print. */
-#ifndef BP_JOBS_HELP_H
-#define BP_JOBS_HELP_H
+#pragma once
 
 #include "base/config/help.h"
 
@@ -15,5 +14,3 @@ bp_err bp_print_help(FILE *out, const char *word, char *kind);
 bp_err bp_fail_no_job(const char *word);
 
 extern const bp_help bp_doctor_help, bp_plot_help, bp_status_help; /* next to their commands */
-
-#endif

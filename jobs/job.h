@@ -1,7 +1,6 @@
 /* A job, named by bagpipe's first argument. jobs/bagpipe.c parses the command line and the
  * configuration, jobs/NAME.c builds, runs and reports. */
-#ifndef BP_JOBS_JOB_H
-#define BP_JOBS_JOB_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/run_options.h"
@@ -53,5 +52,3 @@ int bp_status_command(int argc, char **argv);
 
 /** bagpipe plot RUN...: argv[0] is "plot"; returns the exit status. Local, no MPI. */
 int bp_plot_command(int argc, char **argv);
-
-#endif

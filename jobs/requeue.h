@@ -1,6 +1,5 @@
 /* Whether a job that has ended is to be queued again. */
-#ifndef BP_JOBS_REQUEUE_H
-#define BP_JOBS_REQUEUE_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -17,5 +16,3 @@
  * Errors: those of bp_restart_decide. */
 bp_err bp_requeue(const char *job, const bp_config *config, int status, int64_t most,
                   const char *cause, bool *again);
-
-#endif

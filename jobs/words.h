@@ -1,6 +1,5 @@
 /* Other programs' names for jobs. */
-#ifndef BP_JOBS_WORDS_H
-#define BP_JOBS_WORDS_H
+#pragma once
 
 typedef struct bp_job_word {
     const char *word;    /* in lower case */
@@ -9,5 +8,3 @@ typedef struct bp_job_word {
 } bp_job_word;
 
 extern const bp_job_word bp_job_words[]; /* ends with a row whose word is NULL */
-
-#endif

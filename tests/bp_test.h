@@ -23,8 +23,7 @@
  * MPI include bp_test_mpi.h instead. A test that needs what is not there calls bp_test_skip("why");
  * when all of a program's tests did, it exits with 77, which CTest shows as skipped.
  */
-#ifndef BP_TEST_H
-#define BP_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -226,5 +225,3 @@ static inline int bp_test_end(int failures, int count)
         return EXIT_FAILURE;
     return bp_test_state.skipped == count ? 77 : EXIT_SUCCESS;
 }
-
-#endif

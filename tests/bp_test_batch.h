@@ -1,6 +1,5 @@
 /* Batches of tests: all examples of some windows at once. */
-#ifndef BP_TEST_BATCH_H
-#define BP_TEST_BATCH_H
+#pragma once
 
 #include "tensor/batch.h"
 
@@ -12,5 +11,3 @@ static inline bp_batch bp_test_batch(const bp_example_maker *maker, const int32_
         bp_example_make(maker, windows + b * maker->window, step, first_slot + b, bytes, B, b);
     return bp_batch_over(&maker->form, B, bytes);
 }
-
-#endif

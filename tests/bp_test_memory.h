@@ -1,6 +1,5 @@
 /* How much this rank allocates at most (bp_alloc) from one moment on. */
-#ifndef BP_TEST_MEMORY_H
-#define BP_TEST_MEMORY_H
+#pragma once
 
 #include "base/mem.h"
 
@@ -22,5 +21,3 @@ static inline size_t bp_test_peak_end(bp_test_peak *peak)
     bp_free(peak->filler);
     return bp_mem_peak_bytes() - peak->filled_bytes;
 }
-
-#endif

@@ -22,8 +22,7 @@
  * tests still run. Rank 0's output is shown, and the other ranks' failures (standard error).
  * bp_test_path() is in one folder for all ranks.
  */
-#ifndef BP_TEST_MPI_H
-#define BP_TEST_MPI_H
+#pragma once
 
 #include "bp_test.h"
 #include "mesh/mesh.h"
@@ -111,5 +110,3 @@ static inline int bp_test_run_mpi(int *argc, char ***argv, const struct CMUnitTe
         return EXIT_FAILURE;
     return bp_test_state.skipped == count ? 77 : EXIT_SUCCESS;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Fresh networks have gains of 1 and biases of 0, which hide mistakes: fixtures of tests have
  * random ones. */
-#ifndef BP_TEST_PERTURB_H
-#define BP_TEST_PERTURB_H
+#pragma once
 
 #include "base/rng.h"
 #include "models/network/network.h"
@@ -37,5 +36,3 @@ static inline void bp_test_perturb(bp_network *network, uint64_t seed, float by)
             }
         }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A stage's gradients against slopes of its loss, along each tensor's gradient and along signs, by
  * central differences. */
-#ifndef BP_TEST_SLOPES_H
-#define BP_TEST_SLOPES_H
+#pragma once
 
 #include "bp_test.h"
 
@@ -116,5 +115,3 @@ static inline bool bp_test_is_key_bias(const void *context, const bp_param *para
     (void)context;
     return strstr(param->name, ".k.bias") != NULL;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The contents of a card, as JSON that the templates of src/job/report/pages show. Local: MPI only
  * on MPI_COMM_SELF. Texts in it are verbatim Markdown, or YAML. */
-#ifndef BP_DATA_TOOLS_CARD_H
-#define BP_DATA_TOOLS_CARD_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -53,5 +52,3 @@ bp_err card_results(card *self, const char *folder);
  * hashes. */
 struct bp_corpus_file;
 bp_err card_corpus_facts(json_t *facts, struct bp_corpus_file *file);
-
-#endif

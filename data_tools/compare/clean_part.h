@@ -1,6 +1,5 @@
 /* Marks the clean documents of scores, by overlap.h5 (bagpipe-data overlap). */
-#ifndef BP_DATA_TOOLS_CLEAN_PART_H
-#define BP_DATA_TOOLS_CLEAN_PART_H
+#pragma once
 
 #include "table/scores.h"
 
@@ -29,5 +28,3 @@ bool clean_part_has(const clean_part *part, int64_t document);
 /** How many documents are left out, and how many could not be examined, as a sentence without its
  * full stop. bp_free(). */
 char *clean_part_note(const clean_part *part);
-
-#endif

@@ -1,6 +1,5 @@
 /* Two checkpoints, bit by bit. */
-#ifndef BAGPIPE_DATA_COMPARE_CHECKPOINTS_H
-#define BAGPIPE_DATA_COMPARE_CHECKPOINTS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -13,5 +12,3 @@ bool names_checkpoint(const char *path);
  * order of their names, and print a line that they are equal. Local, except for MPI_COMM_SELF.
  * Errors: BP_ERR_FORMAT the first tensor that differs; those of bp_checkpoint_open_any. */
 bp_err compare_checkpoints(const char *const paths[2]);
-
-#endif

@@ -1,6 +1,5 @@
 /* bagpipe-data compare RUN --between LABEL: which documents of one score folder are harder? */
-#ifndef BP_DATA_TOOLS_COMPARE_GROUPS_H
-#define BP_DATA_TOOLS_COMPARE_GROUPS_H
+#pragma once
 
 #include "table/scores.h"
 
@@ -15,5 +14,3 @@
  * BP_ERR_SYSTEM. */
 bp_err compare_groups(score_folder *scores, const char *label, const char *figure,
                       const char *clean, const char *csv);
-
-#endif

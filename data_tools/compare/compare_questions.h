@@ -1,6 +1,5 @@
 /* Answers of two models to the same questions. */
-#ifndef BP_DATA_TOOLS_COMPARE_QUESTIONS_H
-#define BP_DATA_TOOLS_COMPARE_QUESTIONS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -13,5 +12,3 @@
  * the first that differs is named, or none that both can be compared on; those of table_file_save.
  */
 bp_err compare_questions(const char *const *sides, const char *figure, const char *csv);
-
-#endif

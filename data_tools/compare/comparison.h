@@ -1,7 +1,6 @@
 /* Comparison of two score folders of the same texts: checks that the texts are the same, chooses
  * the unit, and compares group by group. */
-#ifndef BP_DATA_TOOLS_COMPARISON_H
-#define BP_DATA_TOOLS_COMPARISON_H
+#pragma once
 
 #include "clean_part.h"
 #include "statistics/resample.h"
@@ -91,5 +90,3 @@ const char *comparison_unit_name(comparison_unit unit);
 
 /** The figure per unit: perplexity per token or word, bits per byte. */
 double comparison_figure(const comparison *c, const comparison_group *group, int which);
-
-#endif

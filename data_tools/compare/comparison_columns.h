@@ -1,6 +1,5 @@
 /* Columns of the tables that `bagpipe-data compare` prints. */
-#ifndef BP_DATA_TOOLS_COMPARISON_COLUMNS_H
-#define BP_DATA_TOOLS_COMPARISON_COLUMNS_H
+#pragma once
 
 #include "statistics/inference.h"
 #include "table/scores.h"
@@ -15,5 +14,3 @@ void put_interval(int width, bp_interval interval, int digits, const char *forma
 void put_p_value(double p);
 /** "A: runs/scored (model e7a913806162, step 200)" */
 void put_side(const char *name, const score_folder *scores);
-
-#endif

@@ -1,6 +1,5 @@
 /* The checked command line of bagpipe-data corpus. */
-#ifndef BP_DATA_TOOLS_CORPUS_ARGUMENTS_H
-#define BP_DATA_TOOLS_CORPUS_ARGUMENTS_H
+#pragma once
 
 #include "arguments.h"
 
@@ -53,5 +52,3 @@ bp_err corpus_folder_check(const corpus_arguments *arguments);
  *             corpora were made with other options; BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO. */
 bp_err corpus_build_folder(const corpus_arguments *arguments,
                            bp_err (*build)(const corpus_arguments *arguments));
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by import and export: the command line, and the output path. */
-#ifndef BP_DATA_TOOLS_EXCHANGE_H
-#define BP_DATA_TOOLS_EXCHANGE_H
+#pragma once
 
 #include "base/err.h"
 #include "tools.h"
@@ -36,5 +35,3 @@ void exchange_show_progress(exchange_progress *progress, int64_t done_bytes, int
 /** Parse the command line, refuse an existing output (BP_ERR_CREATE), and run the tool on rank 0.
  * Collective over MPI_COMM_WORLD. */
 bp_err exchange_run(const exchange_tool *tool, int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The additional files of sentence-transformers in a Hugging Face folder. */
-#ifndef BP_DATA_TOOLS_EXPORT_SENTENCES_H
-#define BP_DATA_TOOLS_EXPORT_SENTENCES_H
+#pragma once
 
 #include "base/config/json.h"
 #include "io/checkpoint/checkpoint.h"
@@ -11,5 +10,3 @@
 json_t *export_sentences(const json_t *state);
 /** bp_hf_export_options.also: the values of a map. */
 bp_err export_sentences_map(bp_checkpoint *checkpoint, const char *dtype, const char *folder);
-
-#endif

@@ -1,7 +1,6 @@
 /* Import of files other than tensors: a folder's tokenizer, and other kinds of files.
  */
-#ifndef BP_DATA_TOOLS_IMPORT_FILES_H
-#define BP_DATA_TOOLS_IMPORT_FILES_H
+#pragma once
 
 #include "base/err.h"
 #include "text/tokenizer/tokenizer.h"
@@ -14,5 +13,3 @@ bp_err import_find_tokenizer(bp_tokenizer **out, const char *folder, const char 
 /** Is `path` a file, or a folder without config.json? If so BP_ERR_FORMAT, with its apparent kind
  * and the right input; else BP_OK. */
 bp_err import_check_source(const char *path);
-
-#endif

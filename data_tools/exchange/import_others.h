@@ -1,7 +1,6 @@
 /* Checkpoints of text files (ARPA, word vectors) and of folders of other programs (bilm-tf), and
  * what all imports share. */
-#ifndef BP_DATA_TOOLS_IMPORT_OTHERS_H
-#define BP_DATA_TOOLS_IMPORT_OTHERS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -21,5 +20,3 @@ void import_add_roles(json_t *state, const bp_tokenizer *tokenizer);
  * bp_checkpoint_save. */
 bp_err import_save(bp_checkpoint_commit *commit, const char *out, const bp_tokenizer *tokenizer,
                    const bp_slice *slices, int64_t count, const json_t *state);
-
-#endif

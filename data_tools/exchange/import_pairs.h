@@ -1,6 +1,5 @@
 /* Reads how a tokenizer.json frames two texts. */
-#ifndef BP_DATA_TOOLS_IMPORT_PAIRS_H
-#define BP_DATA_TOOLS_IMPORT_PAIRS_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -8,5 +7,3 @@
  * the template of two texts in the tokenizer.json at `path`. Unchanged if there is no such file or
  * template. Local. */
 void import_pairs(json_t *model, const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* Folders of sentence-transformers: a Hugging Face folder, and files that define how vectors of
  * texts are made from its states. */
-#ifndef BP_DATA_TOOLS_IMPORT_SENTENCES_H
-#define BP_DATA_TOOLS_IMPORT_SENTENCES_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -19,5 +18,3 @@ bp_err import_sentences(json_t **vectors, sentence_map *map, char **model, const
 bp_err import_sentences_encode(json_t *vectors, const bp_tokenizer *tokenizer, const char *folder);
 /** Print one line about how vectors are made. */
 void import_sentences_report(const json_t *vectors);
-
-#endif

@@ -1,6 +1,5 @@
 /* The linear map after pooling of sentence-transformers' folders: its module Dense. */
-#ifndef BP_DATA_TOOLS_SENTENCE_MAP_H
-#define BP_DATA_TOOLS_SENTENCE_MAP_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -30,5 +29,3 @@ json_t *sentence_map_config(const json_t *vectors, int64_t width);
 /** Write model.safetensors of the module to its folder, from the checkpoint. Local. Errors: those
  * of bp_checkpoint_load and bp_safetensors_write. */
 bp_err sentence_map_write(bp_checkpoint *checkpoint, const char *dtype, const char *folder);
-
-#endif

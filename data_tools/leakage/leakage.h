@@ -1,7 +1,6 @@
 /* The parts of bagpipe-data leakage: what a model reveals of its training text. Prompts cut from
  * the text and their continuations; canaries and their exposure. */
-#ifndef BP_DATA_TOOLS_LEAKAGE_H
-#define BP_DATA_TOOLS_LEAKAGE_H
+#pragma once
 
 #include "arguments.h"
 #include "document_texts.h"
@@ -31,5 +30,3 @@ bp_err leakage_measure(const leakage_arguments *arguments);
 /** The upper bound of groups by copies: 1, 2, 4, 8... */
 #define LEAKAGE_COPIES 12
 int leakage_copies_group(int64_t copies);
-
-#endif

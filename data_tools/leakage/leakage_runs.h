@@ -3,8 +3,7 @@
  *
  * Source: Blumer et al. 1985, The smallest automaton recognizing the subwords of a text; for
  *         several texts, each begins at the first state. */
-#ifndef BP_DATA_TOOLS_LEAKAGE_RUNS_H
-#define BP_DATA_TOOLS_LEAKAGE_RUNS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ void run_index_finish(run_index *index);
 /** The longest run of an added text in the corpus, and its offset in the text. */
 int64_t run_index_longest(const run_index *index, const int32_t *tokens, int64_t count,
                           int64_t *start);
-
-#endif

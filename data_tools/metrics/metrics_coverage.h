@@ -1,6 +1,5 @@
 /* The quality of the texts of which a model is most certain. */
-#ifndef BP_DATA_TOOLS_METRICS_COVERAGE_H
-#define BP_DATA_TOOLS_METRICS_COVERAGE_H
+#pragma once
 
 #include "metrics_files.h"
 #include "statistics/metric.h"
@@ -13,5 +12,3 @@
  * memory. Source: El-Yaniv and Wiener 2010, risk and coverage; the figures are of sets. */
 bp_err metrics_coverage(json_t **out, const bp_metric *metric, const void *answers,
                         const answer_file *file, uint64_t seed);
-
-#endif

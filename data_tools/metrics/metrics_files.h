@@ -1,6 +1,5 @@
 /* Files of answers, one document per line. */
-#ifndef BP_DATA_TOOLS_METRICS_FILES_H
-#define BP_DATA_TOOLS_METRICS_FILES_H
+#pragma once
 
 #include "statistics/task_metrics.h"
 #include "text_metrics/text_metrics.h"
@@ -45,5 +44,3 @@ bp_err read_numbers(double **out, const answer_file *file);
  * lines, a token differs, or no tag is B-, I-, E- or S-. */
 bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_file *reference,
                  const answer_file *hypothesis);
-
-#endif

@@ -1,6 +1,5 @@
 /* What bagpipe-data metrics measures: its kinds, and how each counts a system's answers. */
-#ifndef BP_DATA_TOOLS_METRICS_KINDS_H
-#define BP_DATA_TOOLS_METRICS_KINDS_H
+#pragma once
 
 #include "arguments.h"
 #include "metrics_files.h"
@@ -57,5 +56,3 @@ typedef struct metrics_kinds {
  * an unknown name, a name twice, kinds that do not go together. */
 bp_err metrics_kinds_find(metrics_kinds *out, const char *names);
 void metrics_answers_clear(metrics_answers *answers);
-
-#endif

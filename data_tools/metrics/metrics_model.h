@@ -1,6 +1,5 @@
 /* A model's outputs for files of texts: states for BERTScore, and log-probabilities. */
-#ifndef BP_DATA_TOOLS_METRICS_MODEL_H
-#define BP_DATA_TOOLS_METRICS_MODEL_H
+#pragma once
 
 #include "metrics_files.h"
 
@@ -30,5 +29,3 @@ bp_err metrics_model_perplexity(bp_text_answers *out, metrics_model *self,
 bp_err metrics_model_bertscore(bp_text_answers *out, metrics_model *self,
                                const answer_file *hypothesis, const answer_file *references,
                                int count);
-
-#endif

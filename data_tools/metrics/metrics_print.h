@@ -1,6 +1,5 @@
 /* The figures of a comparison of files as lines to read. */
-#ifndef BP_DATA_TOOLS_METRICS_PRINT_H
-#define BP_DATA_TOOLS_METRICS_PRINT_H
+#pragma once
 
 #include "base/config/json.h"
 #include "statistics/metric.h"
@@ -10,5 +9,3 @@
 /** Print one line per figure of "figures" of `root`, with its interval; for two systems also
  * "against" and "difference". */
 void metrics_print(FILE *out, const json_t *root, const bp_metric *metric);
-
-#endif

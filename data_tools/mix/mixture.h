@@ -1,6 +1,5 @@
 /* Score folders of the same texts, token by token, as parts of a mixture. */
-#ifndef BP_DATA_TOOLS_MIXTURE_H
-#define BP_DATA_TOOLS_MIXTURE_H
+#pragma once
 
 #include "compare/comparison.h"
 #include "statistics/mixture_weights.h"
@@ -47,5 +46,3 @@ bp_err mixture_weights_read(double *weights, const mixture *mix, const char *pat
  *
  * Errors:     BP_ERR_CREATE the folder exists and is not empty; BP_ERR_IO, BP_ERR_DENIED. */
 bp_err mixture_save(const mixture *mix, const double *weights, const char *folder);
-
-#endif

@@ -1,6 +1,5 @@
 /* overlap.h5, and reading its figures. */
-#ifndef BP_DATA_TOOLS_OVERLAP_FILE_H
-#define BP_DATA_TOOLS_OVERLAP_FILE_H
+#pragma once
 
 #include "overlap_run.h"
 
@@ -15,5 +14,3 @@ typedef struct overlap_totals {
     int64_t words, grams, matched;
 } overlap_totals;
 overlap_totals overlap_total(const overlap *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* N-grams of words as two hashes, and the table of those of the test texts. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_OVERLAP_GRAMS_H
-#define BP_DATA_TOOLS_OVERLAP_GRAMS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -58,5 +57,3 @@ static inline int overlap_part(overlap_gram gram, int parts)
 {
     return parts == 1 ? 0 : (int)(gram.check % (uint64_t)parts);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds n-grams of test texts in training texts. Every rank has the table of the test's n-grams,
  * and reads its share of the training texts. */
-#ifndef BP_DATA_TOOLS_OVERLAP_RUN_H
-#define BP_DATA_TOOLS_OVERLAP_RUN_H
+#pragma once
 
 #include "document_texts.h"
 #include "overlap_grams.h"
@@ -45,5 +44,3 @@ typedef struct overlap {
  */
 bp_err overlap_run(overlap *self, MPI_Comm comm);
 void overlap_clear(overlap *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Addresses: e-mail, IP, and phone numbers. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_PII_ADDRESSES_H
-#define BP_DATA_TOOLS_PII_ADDRESSES_H
+#pragma once
 
 #include "pii_numbers.h"
 
@@ -22,5 +21,3 @@ size_t pii_ipv6(const char *text, size_t bytes, size_t at, bool *reserved);
  * Source: ITU-T E.164 and its list of country codes. */
 size_t pii_phone(const char *text, size_t bytes, size_t at, size_t floor, uint64_t countries,
                  size_t *start);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds in texts with full-width forms, and texts with their finds masked. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_PII_MASK_H
-#define BP_DATA_TOOLS_PII_MASK_H
+#pragma once
 
 #include "pii_scan.h"
 
@@ -31,5 +30,3 @@ void pii_shape(char *shape, size_t capacity, const char *text, size_t bytes);
 /** A name or an id, with everything that the rules find in it replaced by its shape. In a file
  * name, a find may also be followed by the last extensions. Free with bp_free(). */
 char *pii_masked(const char *text, uint64_t countries);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers with check digits: cards, bank accounts, national numbers. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_PII_NUMBERS_H
-#define BP_DATA_TOOLS_PII_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ static inline bool pii_is_one_of(char c, const char *characters)
 
 /** Luhn's formula (ISO/IEC 7812-1, annex B) over digits. */
 bool pii_luhn(const char *digits, int count);
-
-#endif

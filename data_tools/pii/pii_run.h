@@ -1,6 +1,5 @@
 /* Personal data in all documents, on all ranks. */
-#ifndef BP_DATA_TOOLS_PII_RUN_H
-#define BP_DATA_TOOLS_PII_RUN_H
+#pragma once
 
 #include "document_texts.h"
 #include "pii_scan.h"
@@ -43,5 +42,3 @@ typedef struct pii {
  * Errors:     those of document_texts_read: the same on all ranks. */
 bp_err pii_run(pii *self, MPI_Comm comm);
 void pii_clear(pii *self);
-
-#endif

@@ -1,7 +1,6 @@
 /* Personal data in a text by its form: e-mail addresses, phone, card and account numbers, IP
  * addresses, national numbers. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_PII_SCAN_H
-#define BP_DATA_TOOLS_PII_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ typedef struct pii_scan {
 
 /** The next find, in ascending order without overlaps; false if there is none. */
 bool pii_scan_next(pii_scan *scan, pii_find *find);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads the results of `bagpipe score` with score.questions: summary.json and questions.jsonl. */
-#ifndef BP_DATA_TOOLS_QUESTIONS_ANSWERS_H
-#define BP_DATA_TOOLS_QUESTIONS_ANSWERS_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -38,5 +37,3 @@ bool answers_are_at(const char *given);
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT not of questions, or damaged. */
 bp_err answers_load(answers *all, const char *given, bool lines);
 void answers_clear(answers *all);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers as Python's module random draws them. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_QUESTIONS_PYTHON_RANDOM_H
-#define BP_DATA_TOOLS_QUESTIONS_PYTHON_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ void python_random_init(python_random *self, uint64_t seed);
  * Source: Python's documentation of random.sample and its getrandbits: for a small population a
  *         shrinking pool, for a large one a set of the numbers drawn. */
 void python_random_sample(python_random *self, int64_t *out, int64_t population, int64_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The published files of tasks. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_QUESTIONS_QUESTION_FILES_H
-#define BP_DATA_TOOLS_QUESTIONS_QUESTION_FILES_H
+#pragma once
 
 #include "questions/question_make.h"
 
@@ -20,5 +19,3 @@ typedef struct question_list {
 bp_err question_list_read(question_list *list, const question_task *task, const char *part,
                           const char *path);
 void question_list_clear(question_list *list);
-
-#endif

@@ -1,6 +1,5 @@
 /* Questions made from rows. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_QUESTIONS_QUESTION_MAKE_H
-#define BP_DATA_TOOLS_QUESTIONS_QUESTION_MAKE_H
+#pragma once
 
 #include "questions/question_tasks.h"
 
@@ -23,5 +22,3 @@ void question_clear(question *self);
 /** The context as used in an example, and the right answer; both borrowed. False if no answer is
  * known. */
 bool question_solved(const question *self, const json_t **context, const json_t **answer);
-
-#endif

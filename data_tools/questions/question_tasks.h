@@ -1,7 +1,6 @@
 /* Tasks of lm-evaluation-harness as data: the question that it makes from a row of a published
  * file. */
-#ifndef BP_DATA_TOOLS_QUESTIONS_QUESTION_TASKS_H
-#define BP_DATA_TOOLS_QUESTIONS_QUESTION_TASKS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -47,5 +46,3 @@ bp_err question_task_find(const question_task **task, const char **part, const c
 bp_err question_text(const json_t *row, const char *field, const char **text, size_t *bytes);
 /** json_stringn_nocheck() as a field of a row. */
 void question_set(json_t *row, const char *field, const char *text, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* The groups of documents for which scores are reported: all, a corpus, a value of a label. */
-#ifndef BP_DATA_TOOLS_SCORE_GROUPS_H
-#define BP_DATA_TOOLS_SCORE_GROUPS_H
+#pragma once
 
 #include "scores.h"
 
@@ -21,5 +20,3 @@ const char *score_scope_name(score_scope scope);
  * valid only during the call. */
 bp_err score_groups_each(const score_folder *scores,
                          bp_err (*each)(void *self, const score_group *group), void *self);
-
-#endif

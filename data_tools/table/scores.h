@@ -1,6 +1,5 @@
 /* Reads the results of `bagpipe score`: summary.json and documents.h5. */
-#ifndef BP_DATA_TOOLS_SCORES_H
-#define BP_DATA_TOOLS_SCORES_H
+#pragma once
 
 #include "base/config/json.h"
 #include "io/h5/h5.h"
@@ -71,5 +70,3 @@ char *score_folder_known(const score_folder *scores);
 /** Load the tokenizer.json in a file of scored tokens; *out is NULL if it has none. Owns: *out is
  * the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of bp_tokenizer_parse. */
 bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5);
-
-#endif

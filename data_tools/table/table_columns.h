@@ -1,7 +1,6 @@
 /* Columns of an HDF5 file of ours: the datasets with one value, or one row of a grid, per row of
  * the table. Rows are read a block at a time, so a table of any length takes the same memory. */
-#ifndef BP_DATA_TOOLS_TABLE_COLUMNS_H
-#define BP_DATA_TOOLS_TABLE_COLUMNS_H
+#pragma once
 
 #include "io/h5/h5.h"
 
@@ -36,5 +35,3 @@ bp_err table_load(table *t, int64_t first, int64_t count);
 /** Print column names, or row k of those read: a comma before each column, then a newline. */
 void table_put_heads(const table *t);
 void table_put_row(const table *t, int64_t k);
-
-#endif

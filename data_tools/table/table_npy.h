@@ -1,6 +1,5 @@
 /* A dataset of one of our files as NumPy's .npy. */
-#ifndef BP_DATA_TOOLS_TABLE_NPY_H
-#define BP_DATA_TOOLS_TABLE_NPY_H
+#pragma once
 
 #include "base/err.h"
 
@@ -8,5 +7,3 @@
  * dimensions, and text. Errors: BP_ERR_FORMAT a damaged file, or no such dataset; BP_ERR_INPUT, and
  * those of writing. */
 bp_err table_write_npy(const char *path, const char *name, const char *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Answers to question sets as a table. */
-#ifndef BP_DATA_TOOLS_TABLE_QUESTIONS_H
-#define BP_DATA_TOOLS_TABLE_QUESTIONS_H
+#pragma once
 
 #include "file_tool.h"
 
@@ -8,5 +7,3 @@
  * another one of summary.json. Errors: those of answers_load; BP_ERR_USAGE another form or figure,
  * two models of one name. */
 bp_err table_of_questions(char *const *folders, int count, const file_options *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* Score runs side by side. */
-#ifndef BP_DATA_TOOLS_TABLE_SCORES_H
-#define BP_DATA_TOOLS_TABLE_SCORES_H
+#pragma once
 
 #include "file_tool.h"
 
@@ -10,5 +9,3 @@ bool table_is_of_scores(const char *given);
 /** Print the figures of each model on each corpus and label value, with 95 % intervals.
  *  Errors: those of score_folder_load; BP_ERR_USAGE another form or figure. */
 bp_err table_of_scores(char *const *folders, int count, const file_options *options);
-
-#endif

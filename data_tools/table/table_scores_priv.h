@@ -1,6 +1,5 @@
 /* Shared by table_scores.c, table_plot.c and table_studies.c. */
-#ifndef TABLE_SCORES_PRIV_H
-#define TABLE_SCORES_PRIV_H
+#pragma once
 
 #include "base/config/json.h"
 #include "compare/clean_part.h"
@@ -83,5 +82,3 @@ void score_table_join_notes(score_table *table, bool warn);
 /** What is written below a table to read: table->note, and why some cells have no interval. NULL:
  * nothing. bp_free(). */
 char *score_table_form_note(const score_table *table, int figure);
-
-#endif

@@ -1,6 +1,5 @@
 /* Studies of uncertainty as a table. */
-#ifndef BP_DATA_TOOLS_TABLE_STUDIES_H
-#define BP_DATA_TOOLS_TABLE_STUDIES_H
+#pragma once
 
 #include "file_tool.h"
 
@@ -14,5 +13,3 @@ bool table_is_of_studies(const char *given);
  *  Errors: BP_ERR_INPUT a study that is not complete; BP_ERR_FORMAT a file that is not a study's;
  *          BP_ERR_USAGE another form or figure. */
 bp_err table_of_studies(char *const *folders, int count, const file_options *options);
-
-#endif

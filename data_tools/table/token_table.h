@@ -1,6 +1,5 @@
 /* tokens.h5 as a table: one row per token, with its document and its text. */
-#ifndef BP_DATA_TOOLS_TOKEN_TABLE_H
-#define BP_DATA_TOOLS_TOKEN_TABLE_H
+#pragma once
 
 #include "file_tool.h"
 #include "text/tokenizer/tokenizer.h"
@@ -17,5 +16,3 @@ bp_err token_table_print(bp_h5 *h5, const file_options *options);
  * Local.
  * Errors: those of bp_tokenizer_token_text. */
 bp_err add_token_text(bp_buffer *out, const bp_tokenizer *tokenizer, int64_t id);
-
-#endif

@@ -1,7 +1,6 @@
 /* Words of scored documents, as in the text: the pieces of each word are joined, and their
  * log-probabilities added. */
-#ifndef BP_DATA_TOOLS_WORDS_H
-#define BP_DATA_TOOLS_WORDS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "io/h5/h5.h"
@@ -53,5 +52,3 @@ void scored_words_clear(scored_words *words);
 
 /** Fill words[word_count] of a document. Errors: those of bp_h5_read. */
 bp_err scored_words_read(scored_words *words, int64_t document);
-
-#endif

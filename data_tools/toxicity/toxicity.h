@@ -1,7 +1,6 @@
 /* The parts of bagpipe-data toxicity: word lists for texts, and word lists and a classifier for
  * samples of generate. */
-#ifndef BP_DATA_TOOLS_TOXICITY_H
-#define BP_DATA_TOOLS_TOXICITY_H
+#pragma once
 
 #include "arguments.h"
 #include "base/config/json.h"
@@ -44,5 +43,3 @@ bp_err toxicity_model_ask(toxicity_model *model, const char *const *texts, int64
                           MPI_Comm comm);
 /** {"digest", "step", "class", "cut"}. New reference. */
 json_t *toxicity_model_json(const toxicity_model *model);
-
-#endif

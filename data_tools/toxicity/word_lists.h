@@ -1,6 +1,5 @@
 /* Lists of words given by the user, and a search for them in texts. Local: no MPI. */
-#ifndef BP_DATA_TOOLS_WORD_LISTS_H
-#define BP_DATA_TOOLS_WORD_LISTS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -48,5 +47,3 @@ void word_lists_read(word_lists *lists, const char *text, size_t bytes);
 /** The entry as shown in reports: its first letter, and '*' for the others. Free with bp_free().
  */
 char *word_entry_masked(const word_entry *entry);
-
-#endif

@@ -1,6 +1,5 @@
 /* Text that grows: printf into the end of a string. */
-#ifndef BP_BASE_BUFFER_H
-#define BP_BASE_BUFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ typedef struct bp_size {
     char text[32];
 } bp_size;
 bp_size bp_size_text(double bytes);
-
-#endif

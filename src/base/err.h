@@ -3,8 +3,7 @@
  * A function that can fail returns a `bp_err`; its value is the exit status (sysexits) that the
  * program leaves with. The message of the last failure is in a buffer of the calling thread.
  */
-#ifndef BP_BASE_ERR_H
-#define BP_BASE_ERR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -139,5 +138,3 @@ void bp_err_set_witness(void (*witness)(int status, const char *line));
 /** Print the last line of a program that ends at once, and have it witnessed. */
 void bp_err_last_words(int status, const char *id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

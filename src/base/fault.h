@@ -11,8 +11,7 @@
  * point has no way to fail (bp_fault_point), only the last five mean anything, and others are a
  * bug of the specification. Unarmed, a call costs one load.
  */
-#ifndef BP_BASE_FAULT_H
-#define BP_BASE_FAULT_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -41,5 +40,3 @@ bp_err bp_fault_check(void);
 
 /** The rank that "@1" is compared with (bp_mpi_start sets it); 0 before. */
 void bp_fault_set_rank(int rank);
-
-#endif

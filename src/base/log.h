@@ -1,7 +1,6 @@
 /* A job's log for people: plain lines in log.txt and on standard output, one progress line on a
  * terminal. */
-#ifndef BP_BASE_LOG_H
-#define BP_BASE_LOG_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -60,5 +59,3 @@ void bp_warn(const char *id, const char *format, ...) __attribute__((format(prin
 /** The same for a current failure that ends nothing, with the failure's identifier:
  * `bp_warn_failure("the page was not written: %s", bp_err_text())`. */
 void bp_warn_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

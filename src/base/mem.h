@@ -1,6 +1,5 @@
 /* Heap memory: overflow-checked, aligned to 64 bytes, counted by label. */
-#ifndef BP_BASE_MEM_H
-#define BP_BASE_MEM_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ void *bp_arena_take(bp_arena *arena, int64_t n, size_t size);
  * function both measures and lays out memory. */
 void *bp_arena_place(bp_arena *arena, int64_t n, size_t size);
 float *bp_arena_floats(bp_arena *arena, int64_t floats);
-
-#endif

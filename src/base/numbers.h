@@ -1,6 +1,5 @@
 /* Small numbers. */
-#ifndef BP_BASE_NUMBERS_H
-#define BP_BASE_NUMBERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ static inline int64_t bp_round_up(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
 }
-
-#endif

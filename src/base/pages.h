@@ -1,8 +1,7 @@
 /* Large blocks of memory, straight from the system, in huge pages where available. Two files
  * implement this: pages_huge.c, and pages_plain.c for builds whose sanitizer must see every block.
  */
-#ifndef BP_BASE_PAGES_H
-#define BP_BASE_PAGES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@
  * bp_pages_free. */
 void *bp_pages_take(size_t bytes, size_t before, void **raw, size_t *raw_bytes);
 void bp_pages_free(void *raw, size_t raw_bytes);
-
-#endif

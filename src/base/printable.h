@@ -1,7 +1,6 @@
 /* File names and other foreign text, made safe for a terminal, a page or JSON. Local: no MPI.
  */
-#ifndef BP_BASE_PRINTABLE_H
-#define BP_BASE_PRINTABLE_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -11,5 +10,3 @@ void bp_printable_add(bp_buffer *out, const char *text, size_t bytes, const char
 
 /** The same as a new string. bp_free(). */
 char *bp_printable(const char *text);
-
-#endif

@@ -3,8 +3,7 @@
  * Every draw is a function of (seed, purpose, member, step, element): nothing to save, the same at
  * every rank count and whatever the order of calls.
  */
-#ifndef BP_BASE_RNG_H
-#define BP_BASE_RNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -74,5 +73,3 @@ double bp_rng_normal(const bp_rng_key *key, uint64_t index);
  * Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains".
  */
 int64_t bp_rng_permute(const bp_rng_key *key, int64_t index, int64_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* Order of numbers, and searches in what is ordered. */
-#ifndef BP_BASE_SORT_H
-#define BP_BASE_SORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ void bp_sort_reals(double *values, int64_t count);
 /** The last k < n with firsts[k] <= at, of ascending firsts [n]: the stretch that holds `at`; 0 if
  * there is none. */
 int64_t bp_stretch_of(const int64_t *firsts, int64_t n, int64_t at);
-
-#endif

@@ -1,6 +1,5 @@
 /* Ends of names. */
-#ifndef BP_BASE_SUFFIX_H
-#define BP_BASE_SUFFIX_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -18,5 +17,3 @@ static inline bool bp_has_suffix(const char *name, const char *suffix)
 {
     return bp_ends_with(name, suffix) && strlen(name) > strlen(suffix);
 }
-
-#endif

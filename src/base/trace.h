@@ -9,8 +9,7 @@
  * and cost one predictable branch where nothing is traced. They are in functions that the thread
  * of control calls, never within a parallel region.
  */
-#ifndef BP_BASE_TRACE_H
-#define BP_BASE_TRACE_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -182,5 +181,3 @@ typedef struct bp_trace_event {
 /** The events kept, in the order in which they ended; borrowed, until the next span ends.
  * *dropped: the number that did not fit. By the thread of control, with recording off. */
 const bp_trace_event *bp_trace_events(int64_t *count, int64_t *dropped);
-
-#endif

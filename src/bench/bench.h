@@ -1,7 +1,6 @@
 /* Benchmarks of a machine and this build: matrix products, memory, corpora, tokenizers, messages,
  * training and scoring. */
-#ifndef BP_BENCH_BENCH_H
-#define BP_BENCH_BENCH_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -43,5 +42,3 @@ bp_err bp_bench(MPI_Comm world, bp_config *config);
  * any mesh, of the job `asked`. Errors: those of bp_bench before its first measurement.
  */
 bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of a bench, shared by the files of this folder. */
-#ifndef BP_BENCH_BENCH_PRIV_H
-#define BP_BENCH_BENCH_PRIV_H
+#pragma once
 
 #include "base/config/json.h"
 #include "bench/bench.h"
@@ -151,5 +150,3 @@ void bench_log_model(const bench *self, int number);
 
 /** The result as a table for people, line by line, through bp_log. Pure. */
 void bench_print(const json_t *result);
-
-#endif

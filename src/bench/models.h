@@ -1,6 +1,5 @@
 /* The models that a bench trains and scores, and the cost of their work. Pure functions. */
-#ifndef BP_BENCH_MODELS_H
-#define BP_BENCH_MODELS_H
+#pragma once
 
 #include "models/family.h"
 #include <stdbool.h>
@@ -40,5 +39,3 @@ void bp_bench_matrices(const bp_model_shape *shape, bp_bench_matrix matrices[BP_
 
 /** FLOPs of one form of all those products on `rows` rows. */
 double bp_bench_form_flops(const bp_model_shape *shape, int64_t rows);
-
-#endif

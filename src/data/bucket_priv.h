@@ -1,6 +1,5 @@
 /* Batches of documents of similar lengths (corpus.bucket). Local: no MPI. */
-#ifndef BP_DATA_BUCKET_PRIV_H
-#define BP_DATA_BUCKET_PRIV_H
+#pragma once
 
 #include "data/document_table.h"
 #include "order_priv.h"
@@ -32,5 +31,3 @@ size_t bp_bucket_bytes(int64_t batches, int64_t batch, int64_t slots, int64_t to
  * pool is requested. Errors: those of `find`; BP_ERR_SYSTEM memory. */
 bp_err bp_bucket_take(bp_bucket *bucket, int64_t step, int64_t slot, int64_t *document,
                       const int32_t **tokens);
-
-#endif

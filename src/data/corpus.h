@@ -1,8 +1,7 @@
 /* A corpus as jobs see it: one file, a comma-separated list, or a glob; documents one after
  * another.
  * Local: no MPI. A corpus, and what is made of it, belongs to one thread at a time. */
-#ifndef BP_DATA_CORPUS_H
-#define BP_DATA_CORPUS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "io/corpus/corpus_file.h"
@@ -76,5 +75,3 @@ const char *bp_corpus_hash(const bp_corpus *corpus);
 /** Over all files: documents, and entries of /tokens. */
 int64_t bp_corpus_documents(const bp_corpus *corpus);
 int64_t bp_corpus_tokens(const bp_corpus *corpus);
-
-#endif

@@ -1,6 +1,5 @@
 /* Data of documents other than tokens: classes, numbers, tags of words. Local: no MPI. */
-#ifndef BP_DATA_DOCUMENT_COLUMNS_H
-#define BP_DATA_DOCUMENT_COLUMNS_H
+#pragma once
 
 #include "data/corpus.h"
 #include "tensor/batch.h"
@@ -68,5 +67,3 @@ typedef struct bp_file_columns {
 bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
                             const bp_document_columns *asked);
 void bp_file_columns_clear(bp_file_columns *columns);
-
-#endif

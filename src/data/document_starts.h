@@ -1,7 +1,6 @@
 /* Where the documents of corpora begin, read in windows: of 10 million documents, all starts are 80
  * MB, which no rank needs at once. Local: no MPI. */
-#ifndef BP_DATA_DOCUMENT_STARTS_H
-#define BP_DATA_DOCUMENT_STARTS_H
+#pragma once
 
 #include "base/err.h"
 #include "data/corpus.h"
@@ -24,5 +23,3 @@ bp_err bp_document_starts_at(bp_document_starts *starts, int64_t file, int64_t d
                              const int64_t **start);
 /** Read all of a file once. Errors: as above. */
 bp_err bp_document_starts_check(bp_document_starts *starts, int64_t file);
-
-#endif

@@ -1,7 +1,6 @@
 /* Documents of a stream for example makers (bp_document): whole documents, or runs of their
  * sentences (src/data/README.md). Local: no MPI. */
-#ifndef BP_DATA_DOCUMENT_TABLE_H
-#define BP_DATA_DOCUMENT_TABLE_H
+#pragma once
 
 #include "base/rng.h"
 #include "data/document_columns.h"
@@ -55,5 +54,3 @@ bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_
 int64_t bp_document_table_other(const bp_document_table *table, int64_t entry, int64_t first,
                                 int64_t count, const bp_rng_key *key);
 #define BP_OTHER_DRAWS 32 /* draws at most */
-
-#endif

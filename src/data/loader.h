@@ -1,8 +1,7 @@
 /* Which tokens come next in training: windows, loader (src/data/README.md). Local: no
  * MPI.
  */
-#ifndef BP_DATA_LOADER_H
-#define BP_DATA_LOADER_H
+#pragma once
 
 #include "data/document_table.h"
 #include "tensor/batch.h"
@@ -75,5 +74,3 @@ bool bp_loader_repeat(const bp_loader *loader);
 bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch);
 /** Blocks decoded so far. */
 int64_t bp_loader_blocks_read(bp_loader *loader);
-
-#endif

@@ -1,6 +1,5 @@
 /* The corpus of each entry of the training data, if corpora have weights. */
-#ifndef BP_DATA_MIXTURE_PRIV_H
-#define BP_DATA_MIXTURE_PRIV_H
+#pragma once
 
 #include "base/err.h"
 
@@ -26,5 +25,3 @@ void bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora
 void bp_mixture_clear(bp_mixture *mixture);
 /** Entry `entry` (from 0, of all cycles) is use *use (from 0) of corpus *corpus. */
 void bp_mixture_find(const bp_mixture *mixture, int64_t entry, int64_t *corpus, int64_t *use);
-
-#endif

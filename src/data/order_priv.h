@@ -1,6 +1,5 @@
 /* The order of an epoch: blocks permuted, windows permuted within a buffer of blocks. */
-#ifndef BP_DATA_ORDER_PRIV_H
-#define BP_DATA_ORDER_PRIV_H
+#pragma once
 
 #include "base/err.h"
 #include "base/rng.h"
@@ -49,5 +48,3 @@ void bp_order_find(bp_order *order, int64_t epoch, int64_t entry, bp_order_buffe
 /** The window at an entry of this buffer, and its block. */
 int64_t bp_order_window(const bp_order *order, const bp_order_buffer *buffer, int64_t entry,
                         int64_t *block);
-
-#endif

@@ -1,7 +1,6 @@
 /* Corpora of pairs: a document's first text is a source, its second one the target. Local: no MPI.
  */
-#ifndef BP_DATA_PAIRS_H
-#define BP_DATA_PAIRS_H
+#pragma once
 
 #include "io/corpus/corpus_file.h"
 
@@ -25,5 +24,3 @@ typedef struct bp_pair_counts {
  * no end token; those of reading the file.
  */
 bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_counts *counts);
-
-#endif

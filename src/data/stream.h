@@ -1,7 +1,6 @@
 /* The stream from which training reads its windows: all documents of a corpus, or a bag of them
  * (src/data/README.md). Local: no MPI. */
-#ifndef BP_DATA_STREAM_H
-#define BP_DATA_STREAM_H
+#pragma once
 
 #include "data/corpus.h"
 
@@ -58,5 +57,3 @@ int64_t bp_stream_drawn(const bp_stream *stream, int64_t document);
  * Errors:     those of bp_corpus_file_read.
  */
 bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens);
-
-#endif

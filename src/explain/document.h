@@ -1,6 +1,5 @@
 /* One document of a running explanation: document.c, which explain.c names in its units. */
-#ifndef BP_EXPLAIN_DOCUMENT_H
-#define BP_EXPLAIN_DOCUMENT_H
+#pragma once
 
 #include "explain/explainer.h"
 
@@ -18,5 +17,3 @@ bp_err explain_run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopp
 int64_t explain_count_targets(const void *context, int64_t unit);
 /** bp_work_units.release. */
 void explain_release(void *context);
-
-#endif

@@ -2,8 +2,7 @@
  * (job/work.h) runs the requested methods (method.h) on each document, which is a unit. The merge
  * writes a file for each method and the figures over the corpus. docs/explanation.md has the
  * definitions. */
-#ifndef BP_EXPLAIN_EXPLAIN_H
-#define BP_EXPLAIN_EXPLAIN_H
+#pragma once
 
 #include "explain/keys.h"
 #include "job/work.h"
@@ -14,5 +13,3 @@ extern const bp_work bp_explain;
 void bp_explain_check(bp_config *config);
 /** Warnings of keys of methods that explain.methods does not name. Local. */
 void bp_explain_warn(const bp_config *config);
-
-#endif

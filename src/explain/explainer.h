@@ -1,6 +1,5 @@
 /* The state of a running explanation. */
-#ifndef BP_EXPLAIN_EXPLAINER_H
-#define BP_EXPLAIN_EXPLAINER_H
+#pragma once
 
 #include "explain/examples/examples.h"
 #include "explain/keys.h"
@@ -160,5 +159,3 @@ void explain_clear_chosen(explainer *self);
 
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */
 bp_err explain_merge(void *context, bp_parts *parts);
-
-#endif

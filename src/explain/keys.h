@@ -1,6 +1,5 @@
 /* The keys of explain.*. */
-#ifndef BP_EXPLAIN_KEYS_H
-#define BP_EXPLAIN_KEYS_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -33,5 +32,3 @@ static inline const bp_explain_keys *bp_explain_keys_of(const bp_config *config)
 {
     return bp_config_bound(config, bp_explain_options);
 }
-
-#endif

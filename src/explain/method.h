@@ -1,8 +1,7 @@
 /* Methods of explanation: a table, with one file per method. To add a method: a file in methods/,
  * its lines in methods.c and in the help of explain.methods (options.c), its tests and its section
  * in docs/explanation.md. */
-#ifndef BP_EXPLAIN_METHOD_H
-#define BP_EXPLAIN_METHOD_H
+#pragma once
 
 #include "base/buffer.h"
 #include "explain/keys.h"
@@ -320,5 +319,3 @@ int64_t bp_explain_batch_fill(const bp_explain_batch *batch, const bp_explain_se
 /** Make window `w` read the document up to place `length`, with target k as its only target. */
 void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document, int64_t w,
                           int64_t k, int64_t length);
-
-#endif

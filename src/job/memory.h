@@ -1,7 +1,6 @@
 /* The memory of a node that a job's ranks take, estimated from manifests before any weight is
  * read. */
-#ifndef BP_JOB_MEMORY_H
-#define BP_JOB_MEMORY_H
+#pragma once
 
 #include "base/config/json.h"
 #include "mesh/mesh.h"
@@ -62,5 +61,3 @@ bp_err bp_work_model_bytes_of(bp_work_model_bytes *out, const bp_work_models *mo
  * Errors:     BP_ERR_SYSTEM they do not fit, with the mesh that would: the same on all ranks. */
 bp_err bp_work_memory_check(MPI_Comm world, const bp_mesh_shape *shape, const bp_work_memory *spec,
                             bool *alone_fits);
-
-#endif

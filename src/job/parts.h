@@ -5,8 +5,7 @@
  * the result, XXH3 of the preceding header fields} and the unit's result. Records are fsynced
  * within a second or two. An incomplete record at the end of a file is dropped when files are read:
  * a kill or a lost page costs units, but results stay correct. Local: no MPI. */
-#ifndef BP_JOB_PARTS_H
-#define BP_JOB_PARTS_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/hash.h"
@@ -84,5 +83,3 @@ typedef struct bp_part_result {
 bool bp_parts_next(bp_parts *parts, bp_part_result *part, bp_err *err);
 /** Errors: BP_ERR_FORMAT its result does not have `want` bytes. */
 bp_err bp_part_result_expect(const bp_part_result *part, size_t want);
-
-#endif

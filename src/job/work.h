@@ -24,8 +24,7 @@
  *     merge                                            the coordinator, whose requests call
  *     help                                             all ranks, together
  */
-#ifndef BP_JOB_WORK_H
-#define BP_JOB_WORK_H
+#pragma once
 
 #include "base/buffer.h"
 #include "job/memory.h"
@@ -207,5 +206,3 @@ void bp_work_ask_next(bp_work_job *job);
  * still missing. */
 bp_err bp_work_do_units(bp_work_job *job, const bp_work_units *units);
 bp_err bp_work_merge(bp_work_job *job, const bp_work_units *units);
-
-#endif

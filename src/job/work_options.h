@@ -1,7 +1,6 @@
 /* The tables of keys that every job of job/work.h has, after its own: mesh.*, memory, math.*,
  * weights.*, slurm.*, watchdog.*. */
-#ifndef BP_JOB_WORK_OPTIONS_H
-#define BP_JOB_WORK_OPTIONS_H
+#pragma once
 
 #include "math/math.h"
 #include "mesh/node_memory.h"
@@ -12,5 +11,3 @@
 #define BP_WORK_OPTIONS                                                                            \
     bp_mesh_options, bp_memory_options, bp_math_options, bp_weights_options, bp_slurm_options,     \
         bp_watchdog_options
-
-#endif

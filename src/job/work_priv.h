@@ -1,6 +1,5 @@
 /* Shared by the files of the spine. */
-#ifndef BP_JOB_WORK_PRIV_H
-#define BP_JOB_WORK_PRIV_H
+#pragma once
 
 #include "job/work.h"
 
@@ -23,5 +22,3 @@ bp_err work_run_unit(bp_work_job *job, const bp_work_units *units, int64_t unit,
                      bool *stopped);
 /** Free with bp_free(). */
 char *work_parts_folder(const bp_work_job *job, const bp_work_units *units);
-
-#endif

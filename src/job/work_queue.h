@@ -16,8 +16,7 @@
  *     bp_work_queue_leave(queue, ended_early);           all ranks
  *     bp_work_queue_free(&queue);
  */
-#ifndef BP_JOB_WORK_QUEUE_H
-#define BP_JOB_WORK_QUEUE_H
+#pragma once
 
 #include "mesh/mailbox.h"
 #include "mesh/mesh.h"
@@ -71,5 +70,3 @@ void bp_work_queue_end(bp_work_queue *queue, bool early, int64_t amount);
  * Collective: over the mesh's world, but leads may come at different times. `early`: this lead
  * leaves work undone (it failed or was stopped), so nothing more is handed out to anyone. */
 void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount);
-
-#endif

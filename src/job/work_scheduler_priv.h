@@ -1,7 +1,6 @@
 /* The decisions of the queue of work: which unit a lead gets, given its reports. work_queue.c sends
  * requests and answers over MPI; a simulator replaces MPI in tests. Used only by src/job. */
-#ifndef BP_JOB_WORK_SCHEDULER_PRIV_H
-#define BP_JOB_WORK_SCHEDULER_PRIV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ typedef struct work_scheduler {
 
 /** Returns a unit; -1 if there is none, or the lead has left. */
 int64_t work_scheduler_answer(work_scheduler *scheduler, work_question question, int64_t amount);
-
-#endif

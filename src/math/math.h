@@ -1,6 +1,5 @@
 /* The basis of the math layer: the detected CPU, the chosen precision. */
-#ifndef BP_MATH_MATH_H
-#define BP_MATH_MATH_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -41,5 +40,3 @@ double bp_math_bandwidth(double seconds);
 /** math.precision as resolved: "auto" becomes bf16 or f32. BP_ERR_CONFIG: bf16 on a CPU without it.
  */
 bp_err bp_math_precision(const bp_config *config, bp_precision *out);
-
-#endif

@@ -1,7 +1,4 @@
 /* What matrix products multiply. */
-#ifndef BP_MATH_PRECISION_H
-#define BP_MATH_PRECISION_H
+#pragma once
 
 typedef enum bp_precision { BP_F32, BP_BF16 } bp_precision;
-
-#endif

@@ -1,6 +1,5 @@
 /* The number of a rank's compute threads, and their cores. */
-#ifndef BP_MATH_THREADS_H
-#define BP_MATH_THREADS_H
+#pragma once
 
 #include "mesh/mesh.h"
 
@@ -31,5 +30,3 @@ void bp_math_warn_of_threads(MPI_Comm world, bool computes);
  * (0: not given), takes as many threads as they would on a node like this one, and warns if they
  * exceed its cores. Collective over `comm`. */
 int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which cores of a node a rank's threads are bound to. Pure, except for bp_threads_bind. */
-#ifndef BP_MATH_THREADS_PRIV_H
-#define BP_MATH_THREADS_PRIV_H
+#pragma once
 
 #include "base/process/cores.h"
 
@@ -36,5 +35,3 @@ bp_cores bp_core_binding(const int *cores, int count, int thread);
 
 /** Bind the threads of this process as bp_math_threads_for has chosen, if their number matches. */
 void bp_threads_bind(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* Asynchronous sums and gathers: a progress thread works through a queue of them, on its own
  * communicator, while the main thread computes. It sleeps between polls to spare the compute
  * cores, except while the main thread waits. */
-#ifndef BP_MESH_ASYNC_H
-#define BP_MESH_ASYNC_H
+#pragma once
 
 #include "base/err.h"
 #include <mpi.h>
@@ -50,5 +49,3 @@ int64_t bp_async_all_gather(bp_async *async, float *x, int64_t units, int64_t un
 void bp_async_wait(bp_async *async, int64_t job);
 /** Would it return at once? Local. */
 bool bp_async_is_done(bp_async *async, int64_t job);
-
-#endif

@@ -1,8 +1,7 @@
 /* Collectives whose bits do not depend on MPI's choice of algorithm, and messages longer than an
  * int can count. All are collective over `comm`, except for point to point; `comm` may have one
  * rank. MPI failures end the program (BP_MPI). */
-#ifndef BP_MESH_COLLECTIVE_H
-#define BP_MESH_COLLECTIVE_H
+#pragma once
 
 #include "mesh/shard.h"
 
@@ -68,5 +67,3 @@ void bp_wait(bp_transfer *transfer);
 /** Called between two pieces of work: lets MPI progress this process's transfers on any
  * communicator. Local. */
 void bp_transfers_move(MPI_Comm comm);
-
-#endif

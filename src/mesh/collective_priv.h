@@ -1,7 +1,6 @@
 /* The sums of collective.h for a progress thread, which sends no heartbeats and sleeps instead of
  * spinning. */
-#ifndef BP_MESH_COLLECTIVE_PRIV_H
-#define BP_MESH_COLLECTIVE_PRIV_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, bool bf16, float
                              MPI_Comm comm, const bp_waiting *waiting);
 void bp_all_gather_units(void *x, int64_t bytes, int64_t unit, MPI_Comm comm,
                          const bp_waiting *waiting);
-
-#endif

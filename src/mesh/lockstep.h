@@ -1,8 +1,7 @@
 /* Passes that ranks make together while each has its own work: where data ranks share out experts,
  * a pass of one needs those of the others. A rank without work joins their passes, until no rank
  * has work left. */
-#ifndef BP_MESH_LOCKSTEP_H
-#define BP_MESH_LOCKSTEP_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -47,5 +46,3 @@ void bp_lockstep_follow(bp_lockstep *lockstep);
 /** This rank has no pass to begin. Join a pass of others, if there is one; `ends`: this rank will
  * begin no other. Returns false when that is so on all ranks. */
 bool bp_lockstep_idle(bp_lockstep *lockstep, bool ends);
-
-#endif

@@ -1,7 +1,6 @@
 /* A library call that runs for minutes and can't be interrupted. It runs on its own thread, while
  * the calling thread polls for stop requests. */
-#ifndef BP_MESH_LONG_CALL_H
-#define BP_MESH_LONG_CALL_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -28,5 +27,3 @@ typedef struct bp_long_call {
  * Collective: over `comm`, which only the caller uses; `stop` is NULL on all ranks or on no rank.
  */
 bool bp_long_call_run(MPI_Comm comm, const bp_long_call *call);
-
-#endif

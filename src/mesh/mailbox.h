@@ -25,8 +25,7 @@
  * Source: the end is the nonblocking consensus of Hoefler, Siebert, Lumsdaine: Scalable
  * communication protocols for dynamic sparse data exchange, PPoPP 2010.
  */
-#ifndef BP_MESH_MAILBOX_H
-#define BP_MESH_MAILBOX_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -57,5 +56,3 @@ bool bp_mailbox_take(bp_mailbox *box, int kind, bp_mail *out);
 /** Wait for a message of this kind; another length is our bug (BP_ASSERT). `what` is a literal,
  * the watchdog's name for the wait. */
 void bp_mailbox_receive(bp_mailbox *box, const char *what, int kind, void *data, int64_t bytes);
-
-#endif

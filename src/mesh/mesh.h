@@ -1,6 +1,5 @@
 /* The process mesh: members x pipeline x data x tensor ranks, tensor fastest, and a coordinator. */
-#ifndef BP_MESH_MESH_H
-#define BP_MESH_MESH_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -158,5 +157,3 @@ bool bp_comm_is_root(MPI_Comm comm);
 /** This host's name in Slurm (sbatch --exclude takes no other), else MPI's name; cut to bytes - 1.
  * Local, between MPI_Init and MPI_Finalize. */
 void bp_host_name(char *out, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds another mesh that would fit into the memory of its nodes. */
-#ifndef BP_MESH_MESH_SEARCH_H
-#define BP_MESH_MESH_SEARCH_H
+#pragma once
 
 #include "base/buffer.h"
 #include "mesh/mesh.h"
@@ -28,5 +27,3 @@ bool bp_mesh_search_near(bp_buffer *out, const bp_mesh_search *search);
 /** Where that finds nothing: add the number of nodes that would suffice, "start 8 ranks on 4 nodes
  * with mesh.pipeline=4". False: not even a thousand nodes suffice, and nothing is added. Local. */
 bool bp_mesh_search_nodes(bp_buffer *out, const bp_mesh_search *search);
-
-#endif

@@ -1,6 +1,5 @@
 /* Do the ranks of a node fit into its memory? */
-#ifndef BP_MESH_NODE_MEMORY_H
-#define BP_MESH_NODE_MEMORY_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -53,5 +52,3 @@ bp_err bp_node_memory_check(const bp_node_memory *node, const char *remedy);
 /** "2 ranks take about 1.5 GiB of the 22.8 GiB of a node (MemAvailable of /proc/meminfo)", to the
  * log. Local. */
 void bp_node_memory_print(const bp_node_memory *node);
-
-#endif

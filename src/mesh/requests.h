@@ -1,7 +1,6 @@
 /* Requests from the first rank of a group to the others, which wait in a loop until it has no
  * more. The lead of a model has all its ranks compute batches this way. */
-#ifndef BP_MESH_REQUESTS_H
-#define BP_MESH_REQUESTS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -29,5 +28,3 @@ bp_err bp_request(bp_requests *requests, const void *what, size_t bytes);
 void bp_requests_end(bp_requests *requests);
 /** On the other ranks: answer all requests. Errors: that of the last one. */
 bp_err bp_requests_follow(bp_requests *requests);
-
-#endif

@@ -1,7 +1,6 @@
 /* How a vector is divided among ranks, and the rounds of messages in which its sum is scattered.
  * Pure: planning and simulation of a job use the same rounds as collective.c. */
-#ifndef BP_MESH_SHARD_H
-#define BP_MESH_SHARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ typedef struct bp_shard_round {
 /** The rounds of `rank`: how many there are; ceil(log2(size)), and at most as many again where
  * `size` is not a power of two. Shapes: rounds[BP_SHARD_ROUNDS]. */
 int bp_shard_rounds(bp_shard_round *rounds, int64_t n, int rank, int size);
-
-#endif

@@ -1,7 +1,6 @@
 /* The ranks of a job in the order in which a mesh takes them: node after node, whatever order the
  * launcher gives. */
-#ifndef BP_MESH_WORLD_H
-#define BP_MESH_WORLD_H
+#pragma once
 
 #include "base/config/config.h"
 #include <mpi.h>
@@ -21,5 +20,3 @@ int bp_world_apart(const int *order, const int *node, int size, int tensor_ranks
  * ask for it; `comm` itself where all ranks are on one node. Warns where tensor groups span nodes.
  * The communicator stays until MPI ends. Collective over `comm`. */
 MPI_Comm bp_world_of(MPI_Comm comm, const bp_config *config);
-
-#endif

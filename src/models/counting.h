@@ -1,8 +1,7 @@
 /* Counting: how a family whose models are counted, not trained by gradients, makes its model from a
  * stream of tokens. The job provides the stream, a folder and its ranks; the family writes one
  * file. */
-#ifndef BP_MODELS_COUNTING_H
-#define BP_MODELS_COUNTING_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -64,5 +63,3 @@ static inline bp_err bp_counting_check_stop(const bp_counting *counting, const c
                                                      what, counting->folder)
                                    : BP_OK;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A family is one table. Training, scoring, ensembles, jobs and tools know families only through
  * it, so that a new one is a folder beside this file, and a line in families.c
  * (docs/CONTRIBUTING.md has the recipe). */
-#ifndef BP_MODELS_FAMILY_H
-#define BP_MODELS_FAMILY_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -436,5 +435,3 @@ bp_err bp_model_network_new(bp_network **out, const bp_nn *nn, const bp_model_sh
  * more than one stage. */
 bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
                                    int stage, int stages, int chunks);
-
-#endif

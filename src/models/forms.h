@@ -1,7 +1,6 @@
 /* Models in files of other programs, except Hugging Face's folders (io/huggingface/hf_table.h):
  * ARPA files, word vectors, bilm-tf. Functions that read or write get their family's table. */
-#ifndef BP_MODELS_FORMS_H
-#define BP_MODELS_FORMS_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "models/family.h"
@@ -60,5 +59,3 @@ typedef struct bp_folder_form {
     bp_err (*write)(const bp_model_family *family, bp_checkpoint *checkpoint,
                     const bp_tokenizer *tokenizer, const char *path);
 } bp_folder_form;
-
-#endif

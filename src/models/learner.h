@@ -2,8 +2,7 @@
  * and is not a pass through blocks. A learner divides its parameters over the ranks of `comm`,
  * which all see the whole batch. The loop around it (steps, metrics, checkpoints, resume) is that
  * of networks. */
-#ifndef BP_MODELS_LEARNER_H
-#define BP_MODELS_LEARNER_H
+#pragma once
 
 #include "base/config/config.h"
 #include "io/checkpoint/checkpoint.h"
@@ -68,5 +67,3 @@ typedef struct bp_learner_ops {
     void (*run)(bp_learner *learner, const bp_batch *batch, const bp_learner_pass *pass,
                 bp_learner_loss *loss);
 } bp_learner_ops;
-
-#endif

@@ -1,6 +1,5 @@
 /* All families of models, in the order in which help and faults name them. */
-#ifndef BP_MODELS_LIST_H
-#define BP_MODELS_LIST_H
+#pragma once
 
 #include "models/family.h"
 
@@ -51,5 +50,3 @@
 
 #define BP_FAMILY_DECLARE(name) extern const bp_model_family bp_##name##_family;
 BP_FAMILY_LIST(BP_FAMILY_DECLARE)
-
-#endif

@@ -1,7 +1,6 @@
 /* The interface of all language models. Scoring, uncertainty and reports never ask which kind it
  * is. */
-#ifndef BP_MODELS_MODEL_H
-#define BP_MODELS_MODEL_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -445,5 +444,3 @@ void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *ste
 /** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode.
  * Local. */
 int64_t bp_model_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity);
-
-#endif

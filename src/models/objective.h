@@ -1,6 +1,5 @@
 /* Objectives: what training minimises, and how its examples are made from the corpus. */
-#ifndef BP_MODELS_OBJECTIVE_H
-#define BP_MODELS_OBJECTIVE_H
+#pragma once
 
 #include "base/config/config.h"
 #include "tensor/batch.h"
@@ -142,5 +141,3 @@ extern const bp_objective bp_objective_denoise;
 #define BP_MASKED_CONTEXT  3    /* the shortest that can be masked */
 #define BP_PAIRS_CONTEXT   5    /* [CLS] A [SEP] B [SEP] */
 #define BP_MASK_RATE       0.15 /* defaults */
-
-#endif

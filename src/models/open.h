@@ -1,6 +1,5 @@
 /* Opening models: of checkpoints, or with initial values. */
-#ifndef BP_MODELS_OPEN_H
-#define BP_MODELS_OPEN_H
+#pragma once
 
 #include "models/family.h"
 #include "models/model.h"
@@ -61,5 +60,3 @@ bp_err bp_model_open_differentiable(bp_model **out, const bp_mesh *mesh, const b
  * Collective: over mesh->member. Owns and Errors: as bp_model_open. */
 bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                     const bp_model_shape *shape, uint64_t seed);
-
-#endif

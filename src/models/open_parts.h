@@ -1,6 +1,5 @@
 /* Opening a model in two steps: its checkpoint's metadata, and then its weights. */
-#ifndef BP_MODELS_OPEN_PARTS_H
-#define BP_MODELS_OPEN_PARTS_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "models/network/network_model.h"
@@ -14,5 +13,3 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
 /** As bp_model_open of a checkpoint opened over mesh->member, which may be closed afterwards. */
 bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                               bp_checkpoint *checkpoint, bp_model_wish wish);
-
-#endif

@@ -1,7 +1,6 @@
 /* Starts of a run: their list in run.json, and the decision whether a job that ended is queued
  * again. Local; no MPI. */
-#ifndef BP_RUN_RESTART_H
-#define BP_RUN_RESTART_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -45,5 +44,3 @@ typedef struct bp_restart_case {
  *
  * Errors: BP_ERR_IO, BP_ERR_FORMAT, BP_ERR_DENIED, BP_ERR_SYSTEM run.json can't be read. */
 bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Compares this run with its earlier starts: config.ini and run.json. Local. */
-#ifndef BP_RUN_RUN_COMPARE_H
-#define BP_RUN_RUN_COMPARE_H
+#pragma once
 
 #include "base/files/hash.h"
 #include "run/run_spec.h"
@@ -41,5 +40,3 @@ bool run_key_is_free(const char *key);
  * Errors:   BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
                    const bp_run_spec *spec, const char *run_dir, bool *finished, char **changes);
-
-#endif

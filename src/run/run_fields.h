@@ -1,6 +1,5 @@
 /* Members of status.json, run.json and lines of journals as C values. Local. */
-#ifndef BP_RUN_RUN_FIELDS_H
-#define BP_RUN_RUN_FIELDS_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -78,5 +77,3 @@ static inline const char *end_state_of(const json_t *object)
 {
     return text_of(json_object_get(object, "exit"), "state");
 }
-
-#endif

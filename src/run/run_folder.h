@@ -8,8 +8,7 @@
  *
  * No file in it contains the folder's path: it may be copied or moved.
  */
-#ifndef BP_RUN_RUN_FOLDER_H
-#define BP_RUN_RUN_FOLDER_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -162,5 +161,3 @@ void bp_run_needs(bp_run *run, double seconds);
  * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
  *         BP_ERR_SYSTEM TensorBoard's file. */
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step);
-
-#endif

@@ -1,6 +1,5 @@
 /* Files of JSON lines that only grow, except for the cut at a resume. Local. */
-#ifndef BP_RUN_RUN_JOURNAL_H
-#define BP_RUN_RUN_JOURNAL_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -44,5 +43,3 @@ void run_start_opened(void);
 /** The digest of bp_run_note_request for this run folder. "" for another folder (of an ensemble
  * member), once a run folder was opened, or without a request. */
 const char *run_start_request(const char *run_dir);
-
-#endif

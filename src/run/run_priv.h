@@ -1,6 +1,5 @@
 /* A run that is open. */
-#ifndef BP_RUN_RUN_PRIV_H
-#define BP_RUN_RUN_PRIV_H
+#pragma once
 
 #include "base/process/heartbeat.h"
 #include "mesh/mesh.h"
@@ -35,5 +34,3 @@ struct bp_run {
 /** bp_run_check_owner for polling, for bp_stop_request_owner: an unreadable disk is not an error,
  * since nothing is written. */
 bp_err run_poll_owner(void *run);
-
-#endif

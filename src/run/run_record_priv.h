@@ -1,6 +1,5 @@
 /* run.json. Local. */
-#ifndef BP_RUN_RUN_RECORD_PRIV_H
-#define BP_RUN_RUN_RECORD_PRIV_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "run/run_spec.h"
@@ -18,5 +17,3 @@ bp_err run_record_write(const char *folder, const json_t *record);
  * hosts[mesh->size][RUN_HOST_BYTES]. The caller's, json_decref(). */
 json_t *run_record_new(const char *folder, const bp_mesh *mesh, const bp_config *config,
                        const bp_run_spec *spec, const json_t *before, const char *hosts);
-
-#endif

@@ -1,6 +1,5 @@
 /* Do all nodes see the same run folder? */
-#ifndef BP_RUN_RUN_SHARED_H
-#define BP_RUN_RUN_SHARED_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/fs.h"
@@ -16,5 +15,3 @@ bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES]);
  * Collective: over `world`; folder and token are equal on all ranks.
  * Errors:     BP_ERR_IO a rank does not see it, with its host: the same on all ranks. */
 bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token);
-
-#endif

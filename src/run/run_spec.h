@@ -1,6 +1,5 @@
 /* What a run folder must know of its job. */
-#ifndef BP_RUN_RUN_SPEC_H
-#define BP_RUN_RUN_SPEC_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -46,5 +45,3 @@ typedef struct bp_run_spec {
     const json_t *extra;  /* on the coordinator: members added to run.json; may be NULL */
     double watch_seconds; /* how long an unreachable owner is watched; 0: 60 */
 } bp_run_spec;
-
-#endif

@@ -1,6 +1,5 @@
 /* The figures of metrics.jsonl for TensorBoard, in RUN/tensorboard. Local. */
-#ifndef BP_RUN_RUN_TENSORBOARD_PRIV_H
-#define BP_RUN_RUN_TENSORBOARD_PRIV_H
+#pragma once
 
 #include "run/run_journal.h"
 
@@ -14,5 +13,3 @@ bp_err run_tensorboard_open(run_journal *out, const char *run_dir, int64_t step)
 /** Append the figures of a line of metrics.jsonl, all or nothing; null figures are left out.
  * Errors: BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err run_tensorboard_add(run_journal *file, const json_t *line);
-
-#endif

@@ -5,8 +5,7 @@
  * once a process, against the wall clock, to learn how many seconds are left; from then on the
  * monotonic clock counts. A limit that is extended later is not noticed: the job ends earlier than
  * necessary, and is queued again. */
-#ifndef BP_RUN_STOP_REQUEST_H
-#define BP_RUN_STOP_REQUEST_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -48,5 +47,3 @@ void bp_stop_request_owner(bp_stop_request *stop_request, bp_err (*check)(void *
  * to slurm.margin; initially 0. */
 void bp_stop_request_needs(bp_stop_request *stop_request, double seconds);
 void bp_stop_request_free(bp_stop_request **stop_request);
-
-#endif

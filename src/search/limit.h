@@ -1,6 +1,5 @@
 /* search.limit: upper limits of a model's size, and a lower limit of its speed. Pure functions. */
-#ifndef BP_SEARCH_LIMIT_H
-#define BP_SEARCH_LIMIT_H
+#pragma once
 
 #include "base/err.h"
 
@@ -26,5 +25,3 @@ static inline bool nas_limit_takes(const nas_limit *limit, int64_t parameters)
     return (limit->parameters == 0 || (double)parameters <= limit->parameters) &&
            (limit->bytes == 0 || (double)nas_bytes(parameters) <= limit->bytes);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of a search, shared by the frame's files. */
-#ifndef BP_SEARCH_NAS_H
-#define BP_SEARCH_NAS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/files/hash.h"
@@ -91,5 +90,3 @@ bp_err nas_write_results(nas *self);
 /* page.c */
 /** Write index.html from summary.json's values. On the coordinator. A failure is a warning. */
 void nas_write_page(const nas *self, const json_t *summary);
-
-#endif

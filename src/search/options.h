@@ -1,6 +1,5 @@
 /* The keys of a search, and the tables of its jobs. */
-#ifndef BP_SEARCH_OPTIONS_H
-#define BP_SEARCH_OPTIONS_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -25,5 +24,3 @@ static inline const bp_nas_keys *bp_nas_keys_of(const bp_config *config)
 typedef struct bp_nas_jobs {
     const bp_option *const *pretrain, *const *search;
 } bp_nas_jobs;
-
-#endif

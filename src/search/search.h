@@ -1,7 +1,6 @@
 /* Searches for the shape of a model: trials, a ranking of them, and the best trained from
  * scratch. */
-#ifndef BP_SEARCH_SEARCH_H
-#define BP_SEARCH_SEARCH_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "search/options.h"
@@ -26,5 +25,3 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
  *             search/trials.json is damaged; BP_ERR_STOPPED stopped in time: the same command goes
  *             on. */
 bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs);
-
-#endif

@@ -1,7 +1,6 @@
 /* The space of a search: keys with the values that they may have. Pure functions: no MPI, no files.
  */
-#ifndef BP_SEARCH_SPACE_H
-#define BP_SEARCH_SPACE_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -53,5 +52,3 @@ bool nas_space_find(const nas_space *space, const char *settings, nas_point *out
 
 /** Set the keys of settings ("KEY=VALUE KEY=VALUE") in `config`. Errors: BP_ERR_CONFIG. */
 bp_err nas_settings_set(bp_config *config, const char *settings);
-
-#endif

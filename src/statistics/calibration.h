@@ -2,8 +2,7 @@
  *
  * Confidence is the largest probability of a token, float32; correct is whether that token is the
  * target. */
-#ifndef BP_STATISTICS_CALIBRATION_H
-#define BP_STATISTICS_CALIBRATION_H
+#pragma once
 
 #include "statistics/token_order.h"
 
@@ -90,5 +89,3 @@ bp_reliability bp_calibration_bar(const bp_calibration *sums, int bin);
  * `order` is by confidence; counts: how often each document counts, NULL: once.
  * Source: Nguyen and O'Connor 2015 (arXiv:1508.05154); top label only. */
 double bp_calibration_ece_adaptive(const bp_token_order *order, const int32_t *counts);
-
-#endif

@@ -10,8 +10,7 @@
  *     aps   S_(k-1) + u p_k                             Romano, Sesia and Candes 2020
  *     raps  S_(k-1) + u p_k + penalty max(0, k - free)  Angelopoulos et al. 2021
  */
-#ifndef BP_STATISTICS_CONFORMAL_H
-#define BP_STATISTICS_CONFORMAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,5 +83,3 @@ int64_t bp_conformal_walk(bp_conformal_prefix *prefix, bp_conformal_kind kind,
  * set. */
 bp_conformal_set bp_conformal_end(const bp_conformal_prefix *prefix, bp_conformal_kind kind,
                                   const bp_conformal_rule *rule, double p, int64_t count);
-
-#endif

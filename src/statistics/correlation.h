@@ -1,6 +1,5 @@
 /* Correlation of two lists. Local: no MPI. */
-#ifndef BP_STATISTICS_CORRELATION_H
-#define BP_STATISTICS_CORRELATION_H
+#pragma once
 
 #include "statistics/inference.h"
 
@@ -30,5 +29,3 @@ bp_interval bp_kendall_interval(double tau, int64_t n);
 
 /** order[n]: the indices of values in ascending order; any order if a value is NaN. */
 void bp_order_of(int64_t *order, const double *values, int64_t n);
-
-#endif

@@ -1,8 +1,7 @@
 /* Does a score distinguish documents of another domain from those of one's own? Local: no MPI.
  *
  * Positive class: shifted. A higher score indicates it. */
-#ifndef BP_STATISTICS_DETECTION_H
-#define BP_STATISTICS_DETECTION_H
+#pragma once
 
 #include "base/err.h"
 
@@ -38,5 +37,3 @@ typedef struct bp_detection_figures {
  * Liang et al. 2018 (arXiv:1706.02690). */
 bp_detection_figures bp_detection_of(const bp_detection *detection, const int32_t *in_domain_counts,
                                      const int32_t *shifted_counts);
-
-#endif

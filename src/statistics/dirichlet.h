@@ -1,7 +1,6 @@
 /* Dirichlet distributions over class probabilities, with parameters alpha > 0, whose sum is the
  * precision. Local. */
-#ifndef BP_STATISTICS_DIRICHLET_H
-#define BP_STATISTICS_DIRICHLET_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ double bp_dirichlet_information(double alpha, double alpha0);
  * Source: the same, eq. 17. */
 double bp_dirichlet_entropy_term(double alpha, double alpha0);
 double bp_dirichlet_entropy(const double *alpha, int64_t classes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Gaussian predictions of values: a mean and a variance each. Local: no MPI. */
-#ifndef BP_STATISTICS_GAUSSIAN_H
-#define BP_STATISTICS_GAUSSIAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ double bp_gaussian_within(double error, double variance);
 /** The variance of additional noise that minimises the mean of bp_gaussian_nll(errors[k],
  * variances[k] + noise): 0 or more; n > 0. Relative accuracy 1e-10. */
 double bp_gaussian_noise(const double *errors, const double *variances, int64_t n);
-
-#endif

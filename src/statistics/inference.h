@@ -1,7 +1,6 @@
 /* Inference for small samples: Student's t, levels of percentiles, shares, multiple comparisons.
  * Local: no MPI. */
-#ifndef BP_STATISTICS_INFERENCE_H
-#define BP_STATISTICS_INFERENCE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -55,5 +54,3 @@ double bp_paired_shares(bp_interval *interval, int64_t only_a, int64_t only_b, i
  * Errors:     BP_ERR_SYSTEM memory.
  * Source:     Holm 1979, A simple sequentially rejective multiple test procedure. */
 bp_err bp_holm_adjust(double *p, int64_t n);
-
-#endif

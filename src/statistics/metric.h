@@ -1,7 +1,6 @@
 /* Metrics of a test set with their 95 % intervals, of one system or of two compared. Local: no
  * MPI. */
-#ifndef BP_STATISTICS_METRIC_H
-#define BP_STATISTICS_METRIC_H
+#pragma once
 
 #include "base/config/json.h"
 #include "statistics/resample.h"
@@ -56,5 +55,3 @@ typedef struct bp_figure_pair {
 
 bp_err bp_metric_compare(bp_figure_pair *pairs, const bp_metric *metric, const void *one,
                          const void *other, int64_t documents, uint64_t seed);
-
-#endif

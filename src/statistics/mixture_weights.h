@@ -1,7 +1,6 @@
 /* Weights of a mixture of models, fitted to their probabilities of a text's tokens. Local: no
  * MPI. */
-#ifndef BP_STATISTICS_MIXTURE_WEIGHTS_H
-#define BP_STATISTICS_MIXTURE_WEIGHTS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -39,5 +38,3 @@ bp_err bp_mixture_weights(double *weights, bp_mixture_fit *fit, const bp_mixture
 
 /** log of sum_m weights[m] exp(logprob[m][token]). */
 double bp_mixture_logprob(const double *weights, const bp_mixture_text *text, int64_t token);
-
-#endif

@@ -1,7 +1,6 @@
 /* A mean over parts of documents (tokens, for example), with its interval by documents, from
  * running sums over documents. Local: no MPI. */
-#ifndef BP_STATISTICS_RATIO_H
-#define BP_STATISTICS_RATIO_H
+#pragma once
 
 #include "statistics/inference.h"
 
@@ -27,5 +26,3 @@ bp_interval bp_ratio_interval(const bp_ratio *ratio);
  *
  * Source:     Welch 1947, Biometrika 34, 28-35, with the variances of bp_ratio_interval. */
 bp_interval bp_ratio_difference(const bp_ratio *a, const bp_ratio *b, double *p);
-
-#endif

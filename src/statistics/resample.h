@@ -1,7 +1,6 @@
 /* The bootstrap over documents: counts of draws, statistics of them, intervals. Compared methods
  * get the same resamples (paired). Local: no MPI. */
-#ifndef BP_STATISTICS_RESAMPLE_H
-#define BP_STATISTICS_RESAMPLE_H
+#pragma once
 
 #include "base/err.h"
 #include "base/rng.h"
@@ -122,5 +121,3 @@ bp_err bp_interval_of_logits(bp_interval *out, double value, const double *value
 /** bp_interval_of for one[r * stride] - other[r * stride]: two methods on the same resamples. */
 bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
                                  int64_t resamples, int64_t stride, int64_t documents);
-
-#endif

@@ -1,6 +1,5 @@
 /* Selective prediction: how much better is a model when it is confident? Local: no MPI. */
-#ifndef BP_STATISTICS_RISK_H
-#define BP_STATISTICS_RISK_H
+#pragma once
 
 #include "statistics/token_order.h"
 
@@ -23,5 +22,3 @@ typedef struct bp_risk {
  * without tokens. Source: El-Yaniv and Wiener 2010 (JMLR 11), risk and coverage; AURC: Geifman,
  * Uziel and El-Yaniv 2019 (arXiv:1805.08206), with the error rate and with the NLL as the loss. */
 void bp_risk_of(bp_risk *out, const bp_token_order *order, const int32_t *counts);
-
-#endif

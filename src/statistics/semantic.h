@@ -1,7 +1,6 @@
 /* Texts that answer one prompt, clustered by meaning, and the entropy of the clusters. Local: no
  * MPI. */
-#ifndef BP_STATISTICS_SEMANTIC_H
-#define BP_STATISTICS_SEMANTIC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ int64_t bp_semantic_clusters(int64_t *cluster, int64_t n, bp_semantic_same same,
  *             et al. 2024 (Nature 630). */
 double bp_semantic_entropy(const int64_t *cluster, int64_t clusters, const double *logprob,
                            const int64_t *tokens, int64_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* Metrics of fine-tuned tasks: classes, regression, tags, spans. Each has its answers, which
  * bp_metric_estimate takes. Local: no MPI. */
-#ifndef BP_STATISTICS_TASK_METRICS_H
-#define BP_STATISTICS_TASK_METRICS_H
+#pragma once
 
 #include "statistics/metric.h"
 
@@ -65,5 +64,3 @@ extern const bp_metric bp_metric_spans;
  *
  * Source:     Rajpurkar et al. 2016, section 6.1; SQuAD 2.0's evaluate-v2.0.py. */
 double bp_answer_f1(int64_t common, int64_t predicted, int64_t label);
-
-#endif

@@ -1,7 +1,6 @@
 /* Temperature scaling from sums at some inverse temperatures (the arrays of bp_scaled_sums in
  * infer/ensemble/ensemble.h). Local: no MPI. */
-#ifndef BP_STATISTICS_TEMPERATURE_H
-#define BP_STATISTICS_TEMPERATURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ bp_temperature bp_temperature_fit(const bp_temperature_sums *sums);
 /** NLL a token at a temperature, of the tokens that it was fitted to or of others; NaN outside of
  * the points and without tokens. */
 double bp_temperature_nll(const bp_temperature_sums *sums, double temperature);
-
-#endif

@@ -1,7 +1,6 @@
 /* Tokens sorted once by a score, so that a resample of documents needs no sort of its own. Local:
  * no MPI. */
-#ifndef BP_STATISTICS_TOKEN_ORDER_H
-#define BP_STATISTICS_TOKEN_ORDER_H
+#pragma once
 
 #include "base/err.h"
 
@@ -40,5 +39,3 @@ static inline int64_t bp_token_order_weight(const bp_token_order *order, const i
     return !counts ? 1 : counts[order->owner[place] >> 1];
 }
 void bp_token_order_free(bp_token_order **order);
-
-#endif

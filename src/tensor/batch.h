@@ -4,8 +4,7 @@
  * windows of the corpus by an example maker, on the data loader's helper thread. Pure functions;
  * no HDF5, no MPI.
  */
-#ifndef BP_TENSOR_BATCH_H
-#define BP_TENSOR_BATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -159,5 +158,3 @@ void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64
 /** The same of a document. */
 void bp_example_make_document(const bp_example_maker *maker, const bp_document *document,
                               int64_t step, int64_t slot, void *bytes, int64_t B, int64_t b);
-
-#endif

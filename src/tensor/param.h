@@ -1,6 +1,5 @@
 /* Parameters: named slices of logical tensors, in groups that are reduced and updated together. */
-#ifndef BP_TENSOR_PARAM_H
-#define BP_TENSOR_PARAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ bool bp_params_take_fresh(bp_param *params, int count);
 /** Initial values, a function of (seed, tensor name, place in the whole tensor): the same for every
  * split. */
 void bp_param_initialise(bp_param *param, uint64_t seed);
-
-#endif

@@ -1,7 +1,6 @@
 /* A slice of a logical tensor: the part in a rank's memory, the intersection of slices, and the
  * division into contiguous parts. Layers, optimizers and checkpoints use it. Local: no MPI. */
-#ifndef BP_TENSOR_SLICE_H
-#define BP_TENSOR_SLICE_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/hash.h"
@@ -66,5 +65,3 @@ typedef struct bp_part {
 bool bp_slice_part(bp_part *part, const bp_slice *slice, int64_t limit, int64_t k);
 /** The part as a slice of the same tensor, without data. */
 bp_slice bp_slice_of_part(const bp_slice *slice, const bp_part *part);
-
-#endif

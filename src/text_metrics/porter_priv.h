@@ -1,6 +1,5 @@
 /* Porter's stemmer. */
-#ifndef BP_TEXT_METRICS_PORTER_PRIV_H
-#define BP_TEXT_METRICS_PORTER_PRIV_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@
  * Source:     Porter 1980, An algorithm for suffix stripping, with the changes that nltk's
  * PorterStemmer makes by default (nltk/stem/porter.py, NLTK_EXTENSIONS). */
 int64_t bp_porter_stem(uint32_t *word, int64_t length);
-
-#endif

@@ -1,8 +1,7 @@
 /* Metrics of texts: BLEU, chrF, ROUGE, METEOR, BERTScore against references, perplexity. Each
  * document's counts are computed once; figures, also those of resamples, come from sums over
  * documents. Local: no MPI. */
-#ifndef BP_TEXT_METRICS_TEXT_METRICS_H
-#define BP_TEXT_METRICS_TEXT_METRICS_H
+#pragma once
 
 #include "statistics/metric.h"
 #include "text_metrics/wordnet.h"
@@ -115,5 +114,3 @@ extern const bp_metric bp_metric_perplexity;
  *
  * Source:     SQuAD's evaluate-v2.0.py. */
 void bp_spans_count(double *exact, double *f1, const bp_text_pairs *pairs);
-
-#endif

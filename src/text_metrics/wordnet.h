@@ -1,6 +1,5 @@
 /* WordNet's database files (Debian: wordnet-base), for synonyms. Local: no MPI. */
-#ifndef BP_TEXT_METRICS_WORDNET_H
-#define BP_TEXT_METRICS_WORDNET_H
+#pragma once
 
 #include "base/err.h"
 
@@ -24,5 +23,3 @@ void bp_wordnet_free(bp_wordnet **wordnet);
  * Source:     Princeton's morphy(7WN), as nltk's WordNetCorpusReader.synsets has it. */
 void bp_wordnet_synonyms(const bp_wordnet *wordnet, const char *word, size_t bytes,
                          void (*see)(void *context, const char *word, size_t bytes), void *context);
-
-#endif

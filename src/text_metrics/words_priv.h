@@ -1,7 +1,6 @@
 /* Words of a line, and n-grams of them: as 64-bit hashes, of which two different ones among 10^9
  * are equal with a probability of 3 %. */
-#ifndef BP_TEXT_METRICS_WORDS_PRIV_H
-#define BP_TEXT_METRICS_WORDS_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "text_metrics/text_metrics.h"
@@ -38,5 +37,3 @@ void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order);
 /** The number of the hypothesis's n-grams that are also in a reference, each counted at most as
  * often as in the reference that has most of it. */
 int64_t bp_grams_common(const bp_grams *hypothesis, const bp_grams *references, int64_t count);
-
-#endif

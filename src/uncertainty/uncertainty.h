@@ -2,8 +2,7 @@
  * ensemble, or what uncertainty/methods makes of one model) scores the same documents. Documents in
  * the domain measure how well its uncertainty predicts its errors; shifted documents measure how
  * well it detects other texts. */
-#ifndef BP_UNCERTAINTY_UNCERTAINTY_H
-#define BP_UNCERTAINTY_UNCERTAINTY_H
+#pragma once
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
@@ -56,5 +55,3 @@ bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const 
  */
 bp_err bp_uncertainty_estimate(MPI_Comm world, bp_config *config,
                                const bp_option *const *score_tables, const bp_planned_world *asked);
-
-#endif

@@ -1,7 +1,6 @@
 /* Tables of options for what tests and fuzzes the reader: a key of each type, keys that must be
  * given, and a table that the job does not use. */
-#ifndef BP_TEST_CONFIG_TABLES_H
-#define BP_TEST_CONFIG_TABLES_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -29,5 +28,3 @@ static const bp_option score_table[] = {
 
 static const bp_option *const all_tables[] = {train_table, run_table, score_table, NULL};
 static const bp_option *const used_tables[] = {train_table, run_table, NULL};
-
-#endif

@@ -1,6 +1,5 @@
 /* Configurations read from texts, for the tests of src/base/config. */
-#ifndef BP_TESTS_BASE_CONFIG_TEXTS_H
-#define BP_TESTS_BASE_CONFIG_TEXTS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/fault.h"
@@ -22,5 +21,3 @@ bp_err try_text(const char *text);
 bp_err try_argument(const char *argument);
 
 int count_lines(const char *text);
-
-#endif

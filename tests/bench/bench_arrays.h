@@ -1,6 +1,5 @@
 /* Arrays that benchmarks compute with. */
-#ifndef BP_TESTS_BENCH_ARRAYS_H
-#define BP_TESTS_BENCH_ARRAYS_H
+#pragma once
 
 #include "base/mem.h"
 #include <stdint.h>
@@ -17,5 +16,3 @@ static inline float *floats(int64_t n)
         x[i] = (float)(i * 2654435761u % 1024) / 512.0f - 1.0f;
     return x;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A loader of labelled documents over a small corpus, for the tests of document tables. */
-#ifndef BP_TESTS_DATA_DOCUMENT_TABLES_H
-#define BP_TESTS_DATA_DOCUMENT_TABLES_H
+#pragma once
 
 #include "base/files/fs.h"
 #include "bp_test.h"
@@ -41,5 +40,3 @@ int64_t spread_of(const toy_corpus *toy, bp_loader *loader, int64_t batch, int64
 
 /* The sums over steps of documents' numbers and of their squares, by which sets are compared. */
 void sum_documents(bp_loader *loader, int64_t batch, int64_t first, int64_t steps, int64_t sums[2]);
-
-#endif

@@ -1,7 +1,6 @@
 /* The list of an epoch's windows by plain loops over all blocks. For one program: include bp_test.h
  * first. */
-#ifndef BP_TESTS_DATA_PLAIN_EPOCH_H
-#define BP_TESTS_DATA_PLAIN_EPOCH_H
+#pragma once
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -35,5 +34,3 @@ static inline int64_t *plain_epoch(int64_t windows, int64_t context, int64_t mem
     bp_free(buffer);
     return list;
 }
-
-#endif

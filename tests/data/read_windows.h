@@ -1,6 +1,5 @@
 /* A loader's windows as they are: examples of T + 1 inputs and nothing else. */
-#ifndef BP_TESTS_DATA_READ_WINDOWS_H
-#define BP_TESTS_DATA_READ_WINDOWS_H
+#pragma once
 
 #include "data/loader.h"
 
@@ -32,5 +31,3 @@ static bp_err read_windows(bp_loader *loader, int64_t step, int32_t *windows)
         memcpy(windows, batch, (size_t)values_of_a_step * sizeof *windows);
     return err;
 }
-
-#endif

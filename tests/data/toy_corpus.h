@@ -1,7 +1,6 @@
 /* Corpora whose every token is a function of its place, written with the corpus writer. For one
  * program: include bp_test.h first. */
-#ifndef BP_TESTS_DATA_TOY_CORPUS_H
-#define BP_TESTS_DATA_TOY_CORPUS_H
+#pragma once
 
 #include "base/files/hash.h"
 #include "base/mem.h"
@@ -113,5 +112,3 @@ static inline int32_t *toy_stream(const toy_corpus *toy, int64_t *count)
     }
     return tokens;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Tools as users call them: a command line in the test's folder, how it left, and what it said. For
  * one program: include bp_test.h first. */
-#ifndef TOOL_RUN_H
-#define TOOL_RUN_H
+#pragma once
 
 #include "base/files/hash.h"
 #include <sys/wait.h>
@@ -54,5 +53,3 @@ static inline void assert_same_file(const char *a, const char *b)
     bp_test_expect(bp_sha256_of_file(bp_test_path(b), hashes[1], NULL), BP_OK);
     assert_string_equal(hashes[0], hashes[1]);
 }
-
-#endif

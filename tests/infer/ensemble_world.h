@@ -1,7 +1,6 @@
 /* What tests of ensembles share: small models with random weights in checkpoints, a batch, meshes.
  * For one program: include bp_test_mpi.h first. */
-#ifndef BP_TESTS_INFER_ENSEMBLE_WORLD_H
-#define BP_TESTS_INFER_ENSEMBLE_WORLD_H
+#pragma once
 
 #include "bp_test_perturb.h"
 #include "infer/ensemble/ensemble.h"
@@ -286,5 +285,3 @@ static inline void plain_values(double *out, const double (*lp)[V], int M, int32
     out[BP_MODEL_CONFIDENCE] = p[top];
     out[BP_MODEL_CORRECT] = top == target;
 }
-
-#endif

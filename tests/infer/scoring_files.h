@@ -1,7 +1,6 @@
 /* What the tests of scoring's files share: two corpora, folders of runs, and whether two runs left
  * the same bytes. For one program: include bp_test_mpi.h first. */
-#ifndef BP_TESTS_INFER_SCORING_FILES_H
-#define BP_TESTS_INFER_SCORING_FILES_H
+#pragma once
 
 #include "scoring_world.h"
 
@@ -74,5 +73,3 @@ static inline void check_same_files(const char *a, const char *b)
     for (int i = 0; i < 3; i++)
         bp_test_check(WORLD, !root || same_file(score_path(a, names[i]), score_path(b, names[i])));
 }
-
-#endif

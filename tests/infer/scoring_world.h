@@ -1,8 +1,7 @@
 /* What tests of the scoring loop share: a language model that is a hash of all it was fed, a
  * configuration, and scoring over any mesh without a checkpoint. For one program: include
  * bp_test_mpi.h first. */
-#ifndef BP_TESTS_INFER_SCORING_WORLD_H
-#define BP_TESTS_INFER_SCORING_WORLD_H
+#pragma once
 
 #include "data/toy_corpus.h"
 #include "infer/score/score.h"
@@ -236,5 +235,3 @@ static inline bp_err job_run(MPI_Comm comm, const bp_mesh_shape *shape, const bp
 }
 
 static const bp_mesh_shape one_rank = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-
-#endif

@@ -1,7 +1,6 @@
 /* A sound checkpoint, copies of it to damage, and manifests rewritten so that they hash right, for
  * tests of what is refused. */
-#ifndef BP_TESTS_IO_CHECKPOINT_COPIES_H
-#define BP_TESTS_IO_CHECKPOINT_COPIES_H
+#pragma once
 
 #include "bp_test_mpi.h"
 
@@ -166,5 +165,3 @@ static inline void make_version(const char *folder, int version)
     bp_free(text);
     json_decref(manifest);
 }
-
-#endif

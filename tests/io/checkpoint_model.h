@@ -1,8 +1,7 @@
 /* A synthetic model and its optimizer state, cut as a mesh cuts them, for tests of checkpoints. The
  * value of an element is a function of the tensor's name and the element's place in the whole
  * tensor, so that what was loaded is checked to the bit. */
-#ifndef BP_TESTS_IO_CHECKPOINT_MODEL_H
-#define BP_TESTS_IO_CHECKPOINT_MODEL_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 
@@ -30,5 +29,3 @@ bp_slice model_whole(const char *name, int dims, const int64_t *shape, bool fill
 
 /** Every value is what it should be. */
 bool model_is_right(const bp_slice *slices, int64_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The folder that tests save checkpoints in. All functions are collective over all ranks. */
-#ifndef BP_TESTS_IO_CHECKPOINT_PARENT_H
-#define BP_TESTS_IO_CHECKPOINT_PARENT_H
+#pragma once
 
 #include "bp_test_mpi.h"
 
@@ -26,5 +25,3 @@ static inline int64_t names_left(void)
     BP_MPI(MPI_Barrier(MPI_COMM_WORLD));
     return count;
 }
-
-#endif

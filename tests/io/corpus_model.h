@@ -1,7 +1,6 @@
 /* A small corpus whose every value is a function of its place, for tests that write, damage and
  * read corpora. */
-#ifndef BP_TESTS_IO_CORPUS_MODEL_H
-#define BP_TESTS_IO_CORPUS_MODEL_H
+#pragma once
 
 #include "io/corpus/corpus_file.h"
 #include "io/corpus/corpus_writer.h"
@@ -25,5 +24,3 @@ bp_err corpus_model_write(const corpus_model *model, const char *path);
 /** Read the whole file and compare every value; returns the first failure to read, fails the test
  * on a difference. */
 bp_err corpus_model_read(const corpus_model *model, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* Hugging Face folders for tests: a small GPT-2 as transformers writes it, copied and changed. */
-#ifndef BP_TESTS_IO_HF_FOLDER_H
-#define BP_TESTS_IO_HF_FOLDER_H
+#pragma once
 
 #include "bp_test.h"
 
@@ -90,5 +89,3 @@ static inline void hf_copy_model(const char *name)
     (void)snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", to, from, to);
     assert_int_equal(system(command), 0);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A full disk for tests: a child process with a tmpfs of its own (root), or with a limit on the
  * size of files. */
-#ifndef BP_TESTS_IO_SMALL_DISK_H
-#define BP_TESTS_IO_SMALL_DISK_H
+#pragma once
 
 #include "bp_test.h"
 
@@ -62,5 +61,3 @@ static inline bp_err on_small_disk(small_disk_kind kind, long bytes,
         bp_test_skip("no file system of one's own (needs root and mount)");
     return (bp_err)WEXITSTATUS(status);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The AMX instructions that bf16_tiles_amx.c and bf16_gemm_amx.c use, in plain C, after Intel's
  * manual (volume 2, TDPBF16PS): so that the code is tested on CPUs without them. */
-#ifndef BP_TESTS_AMX_EMULATED_H
-#define BP_TESTS_AMX_EMULATED_H
+#pragma once
 
 #include <assert.h>
 #include <immintrin.h>
@@ -109,5 +108,3 @@ static inline void amx_dpbf16ps(int c, int a, int b)
 #define _tile_loadd        amx_loadd
 #define _tile_stored       amx_stored
 #define _tile_dpbf16ps     amx_dpbf16ps
-
-#endif

@@ -1,6 +1,5 @@
 /* An attention and its plain loops in float64, for the tests of attention. */
-#ifndef BP_TESTS_MATH_ATTENTION_PROBLEM_H
-#define BP_TESTS_MATH_ATTENTION_PROBLEM_H
+#pragma once
 
 #include "base/err.h"
 #include "math/attention/attention.h"
@@ -51,5 +50,3 @@ void run(problem *p);
 void check(bp_attention_shape shape);
 
 bp_attention_shape shape_of(int64_t B, int64_t T, int64_t H, int64_t D, bool causal);
-
-#endif

@@ -1,6 +1,5 @@
 /* What tests of kernels share: a norm of float32 rows, and slopes by differences. */
-#ifndef BP_TESTS_MATH_KERNEL_SLOPES_H
-#define BP_TESTS_MATH_KERNEL_SLOPES_H
+#pragma once
 
 #include "math/kernels/kernels.h"
 #include "math_test.h"
@@ -28,5 +27,3 @@ static inline double slope_at(double *x, int64_t i, const float *dy, double *y, 
     x[i] = kept;
     return (loss[1] - loss[0]) / (2 * step);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Products of random matrices and their plain loops, for the tests of linear maps. */
-#ifndef BP_TESTS_MATH_LINEAR_PROBLEM_H
-#define BP_TESTS_MATH_LINEAR_PROBLEM_H
+#pragma once
 
 #include "base/err.h"
 #include "base/fault.h"
@@ -40,5 +39,3 @@ problem problem_of(int64_t rows, int64_t outs, int64_t ins);
 void problem_free(problem *p);
 
 void check_shape(int way, int64_t rows, int64_t outs, int64_t ins);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of src/math share: arrays of random numbers, comparisons with a reason. */
-#ifndef BP_TESTS_MATH_TEST_H
-#define BP_TESTS_MATH_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,5 +92,3 @@ static inline int no_leaks(void **state)
     print_error("still allocated: %s\n", names);
     return 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A family as Gemma 2's is, which is data alone: norms before and after branches, GEGLU, windows in
  * every other layer, scores and logits that are capped, an embedding that is scaled. */
-#ifndef CAPPED_FAMILY_H
-#define CAPPED_FAMILY_H
+#pragma once
 
 #include "models/stack/stack.h"
 
@@ -31,5 +30,3 @@ static const bp_model_family CAPPED_FAMILY = {.name = "capped",
                                               .any_context = true,
                                               .objective = &bp_objective_causal,
                                               BP_STACK_FAMILY};
-
-#endif

@@ -1,7 +1,6 @@
 /* What the tests of decoding share: shapes, models on meshes, and sequences that are fed to them.
  * For one program: include bp_test_mpi.h first. */
-#ifndef BP_TESTS_MODELS_DECODING_WORLD_H
-#define BP_TESTS_MODELS_DECODING_WORLD_H
+#pragma once
 
 #include "bp_test_perturb.h"
 
@@ -195,5 +194,3 @@ static inline void whole_logprobs(double *lp, const world *w, const float *logit
     for (int v = 0; v < V; v++)
         lp[v] -= most + log(sum);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* N-gram models in memory, for tests: estimated from sentences of ids on one rank, and their
  * probabilities in doubles by a search that knows nothing of the file. */
-#ifndef TESTS_MODELS_NGRAM_TWIN_H
-#define TESTS_MODELS_NGRAM_TWIN_H
+#pragma once
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -107,5 +106,3 @@ static double twin_probability(const ngram_twin *twin, const int32_t *history, i
     }
     return 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Small networks of many stacks, and their loss by plain loops in float64, for the tests of stacks.
  */
-#ifndef BP_TESTS_MODELS_PLAIN_STACK_H
-#define BP_TESTS_MODELS_PLAIN_STACK_H
+#pragma once
 
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
@@ -75,5 +74,3 @@ const bp_param *find_param(const bp_network *network, const char *name);
 
 /* The same loss by plain loops. */
 double plain_loss(const fixture *f, const bp_model_shape *shape);
-
-#endif

@@ -1,7 +1,6 @@
 /* A folder of shared/reference: a model of Hugging Face or a GGUF file, a batch, and what other
  * software computed of them. */
-#ifndef BP_TESTS_MODELS_REFERENCE_FIXTURE_H
-#define BP_TESTS_MODELS_REFERENCE_FIXTURE_H
+#pragma once
 
 #include "bp_test_mpi.h"
 #include "io/gguf/gguf_model.h"
@@ -61,5 +60,3 @@ void open_fixture(fixture *f, const char *folder, const char *gguf);
 void check_old_config(fixture *f);
 
 void close_fixture(fixture *f);
-
-#endif

@@ -1,7 +1,6 @@
 /* A GPT in plain loops and float64: the oracle of the layers. Slow, short, and written from the
  * papers, not from src/nn. */
-#ifndef BP_TESTS_PLAIN_GPT_H
-#define BP_TESTS_PLAIN_GPT_H
+#pragma once
 
 #include "models/family.h"
 
@@ -28,5 +27,3 @@ plain_tensor *plain_gpt_tensor(const plain_gpt *gpt, const char *name);
  * NULL. */
 double plain_gpt_loss(const plain_gpt *gpt, const int32_t *inputs, const int32_t *targets,
                       int64_t B, int64_t T, double *logprob);
-
-#endif

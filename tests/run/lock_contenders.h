@@ -1,6 +1,5 @@
 /* Holders of a run folder's lock, real processes and made up ones, for tests of who gets it. */
-#ifndef BP_TESTS_RUN_LOCK_CONTENDERS_H
-#define BP_TESTS_RUN_LOCK_CONTENDERS_H
+#pragma once
 
 #include "bp_test.h"
 
@@ -150,5 +149,3 @@ static inline void as_it_is(run_owner *owner)
 {
     (void)owner;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Run folders of a job that is made up: its keys, opening one with some of them, for tests of what
  * a run folder holds and refuses. */
-#ifndef BP_TESTS_RUN_RUN_OPENING_H
-#define BP_TESTS_RUN_RUN_OPENING_H
+#pragma once
 
 #include "bp_test_mpi.h"
 
@@ -134,5 +133,3 @@ static inline void mesh_is_freed(void **state)
     (void)state;
     bp_mesh_free(&mesh);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A run folder that a test fills in, for the tests of src/run/status. */
-#ifndef BP_TESTS_RUN_STATUS_FOLDER_H
-#define BP_TESTS_RUN_STATUS_FOLDER_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -41,5 +40,3 @@ void event(const progress_of *self, const char *text);
 void metric(const progress_of *self, const char *text);
 
 json_t *written(const progress_of *self);
-
-#endif

@@ -1,8 +1,7 @@
 /* Texts made up for the tests, and their token ids under GPT-2's vocabulary as OpenAI's own code
  * gives them: encode_ordinary of the encoding "gpt2" in the npm package tiktoken, version 1.0.22
  * (tiktoken's Rust compiled to WebAssembly). */
-#ifndef BP_TESTS_TEXT_GPT2_IDS_H
-#define BP_TESTS_TEXT_GPT2_IDS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ static const struct {
       47728, 242,   105, 47728, 242,   94,  47728, 242, 95,  220,   47728, 253,
       247,   47728, 253, 248,   47728, 253, 249,   220, 172, 238,   235,   230}},
 };
-
-#endif

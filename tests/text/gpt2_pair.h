@@ -1,6 +1,5 @@
 /* A byte-level BPE as GPT-2 is handed on: vocab.json and merges.txt. */
-#ifndef BP_TESTS_TEXT_GPT2_PAIR_H
-#define BP_TESTS_TEXT_GPT2_PAIR_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -26,5 +25,3 @@ static inline void gpt2_pair_write(const char *tokenizer, const char *folder)
     bp_buffer_clear(&text);
     json_decref(root);
 }
-
-#endif

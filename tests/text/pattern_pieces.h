@@ -1,6 +1,5 @@
 /* The pieces of a text by the scanner, against those of its pattern. */
-#ifndef BP_TESTS_TEXT_PATTERN_PIECES_H
-#define BP_TESTS_TEXT_PATTERN_PIECES_H
+#pragma once
 
 #include "bp_test.h"
 #include "pattern_twin.h"
@@ -34,5 +33,3 @@ static inline void compare_with_pattern(const pattern_twin *twin, const char *te
         at += stretch;
     }
 }
-
-#endif

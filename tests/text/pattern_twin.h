@@ -1,6 +1,5 @@
 /* GPT-2's pattern as it is written, run by Oniguruma: the twin of src/text/unicode/scan.c. */
-#ifndef BP_TESTS_TEXT_PATTERN_TWIN_H
-#define BP_TESTS_TEXT_PATTERN_TWIN_H
+#pragma once
 
 #include <oniguruma.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ static inline size_t pattern_twin_piece(const pattern_twin *twin, const char *te
 
     return length < 0 ? 0 : (size_t)length;
 }
-
-#endif

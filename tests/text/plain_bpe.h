@@ -1,7 +1,6 @@
 /* Byte-pair encoding as the paper's algorithm 1 reads: everything is counted and looked at anew for
  * each merge. The twin of src/text/pipeline/bpe.c and text/train/train_bpe.c. */
-#ifndef BP_TESTS_TEXT_PLAIN_BPE_H
-#define BP_TESTS_TEXT_PLAIN_BPE_H
+#pragma once
 
 #include "text/pipeline/bpe.h"
 #include <string.h>
@@ -67,5 +66,3 @@ static inline int64_t plain_bpe_apply(const bp_merge *merge, uint32_t *word, int
     }
     return kept;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Random text: letters, digits, signs and spaces of all planes, so mixed that neighbours of every
  * kind meet. */
-#ifndef BP_TESTS_TEXT_RANDOM_TEXT_H
-#define BP_TESTS_TEXT_RANDOM_TEXT_H
+#pragma once
 
 #include "base/rng.h"
 #include "text/unicode/unicode.h"
@@ -66,5 +65,3 @@ static inline size_t random_fill(random_text *r, char *text, size_t bytes, bool 
     }
     return used;
 }
-
-#endif

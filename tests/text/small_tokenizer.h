@@ -1,6 +1,5 @@
 /* A small byte-level BPE as tokenizer.json, whose parts a test can replace. */
-#ifndef BP_TESTS_TEXT_SMALL_TOKENIZER_H
-#define BP_TESTS_TEXT_SMALL_TOKENIZER_H
+#pragma once
 
 #include "base/buffer.h"
 #include "bp_test.h"
@@ -63,5 +62,3 @@ static inline bp_err small_parse(bp_tokenizer **out, const small_parts *parts)
     bp_buffer_clear(&text);
     return err;
 }
-
-#endif

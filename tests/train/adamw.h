@@ -1,7 +1,6 @@
 /* The updates of GPT-2's recipe, for what trains an engine: AdamW at a constant rate, clipped at a
  * norm of 1. */
-#ifndef BP_TESTS_TRAIN_ADAMW_H
-#define BP_TESTS_TRAIN_ADAMW_H
+#pragma once
 
 #include "train/engine/engine.h"
 
@@ -17,5 +16,3 @@ static inline void bp_test_adamw(bp_engine_spec *spec, double rate, int64_t step
     spec->rate.steps = steps;
     spec->rate.decay = BP_DECAY_CONSTANT;
 }
-
-#endif

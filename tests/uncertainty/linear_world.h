@@ -1,8 +1,7 @@
 /* What tests of the Laplace approximation share: a language model whose state is a table's row for
  * the token before, with a last matrix split over tensor ranks, and a corpus for it. For one
  * program: include bp_test_mpi.h first. */
-#ifndef BP_TESTS_ANALYSIS_LINEAR_WORLD_H
-#define BP_TESTS_ANALYSIS_LINEAR_WORLD_H
+#pragma once
 
 #include "base/rng.h"
 #include "data/toy_corpus.h"
@@ -173,5 +172,3 @@ static inline void world_close(world *self)
     bp_free(self->model);
     bp_mesh_free(&self->mesh);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * One table a module drives parsing, --help, checking and config.ini. All faults of a file are
  * reported at once (20 at most), as one BP_ERR_CONFIG whose message holds a line for each.
  */
-#ifndef BP_BASE_CONFIG_H
-#define BP_BASE_CONFIG_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -177,5 +176,3 @@ typedef struct bp_key_group {
  */
 char *bp_config_text(const bp_config *config);
 char *bp_config_help(const bp_option *const *used, const bp_key_group *groups);
-
-#endif

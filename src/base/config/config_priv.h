@@ -1,7 +1,6 @@
 /* What the parts of the configuration share: config.c (keys and values), config_value.c (one
  * value), config_read.c (INI and arguments), config_text.c (config.ini and --help). */
-#ifndef BP_BASE_CONFIG_PRIV_H
-#define BP_BASE_CONFIG_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/config.h"
@@ -84,5 +83,3 @@ void config_add_missing(bp_config *config);
 /** The longest line of an INI file, without its line break: inih's default, which Debian's build
  * can't exceed. A value goes on in the next line after a backslash at the line's end. */
 #define CONFIG_LINE_BYTES 199
-
-#endif

@@ -1,6 +1,5 @@
 /* Text as a cell of a CSV file. Local: no MPI. */
-#ifndef BP_BASE_CSV_H
-#define BP_BASE_CSV_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -13,5 +12,3 @@ bool bp_csv_is_formula(const char *text, size_t bytes);
 /** Append a text as a cell: in quotation marks where needed, and after an apostrophe where a
  * spreadsheet would take it for a formula. */
 void bp_csv_add(bp_buffer *out, const char *text, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Decimal numbers of texts that others wrote: tables, vectors, ARPA files, keys. Local. */
-#ifndef BP_BASE_DECIMAL_H
-#define BP_BASE_DECIMAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,5 +10,3 @@
  * exceeds the largest finite one. */
 bool bp_decimal(double *value, const char *text, size_t bytes);
 bool bp_decimal_float(float *value, const char *text, size_t bytes);
-
-#endif

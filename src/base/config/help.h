@@ -3,8 +3,7 @@
  * written, so that they can be copied. help/pages.sh makes the man pages from it, and bash
  * completion reads it.
  */
-#ifndef BP_BASE_HELP_H
-#define BP_BASE_HELP_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/config.h"
@@ -48,5 +47,3 @@ bool bp_help_is_asked(int argc, char *const *argv);
 void bp_help_add_text(bp_buffer *out, const char *text, int indent, int column);
 /** Append a row: `tag`, and `text` wrapped from column `indent` on. */
 void bp_help_add_row(bp_buffer *out, const char *tag, const char *text, int indent);
-
-#endif

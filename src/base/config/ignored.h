@@ -1,6 +1,5 @@
 /* Keys that do nothing beside the values of others. Local: no MPI. */
-#ifndef BP_BASE_CONFIG_IGNORED_H
-#define BP_BASE_CONFIG_IGNORED_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -13,5 +12,3 @@ typedef struct bp_unused_key {
 /** Warns of each unused key that differs from its default: config.ini, which names every key, may
  * be the configuration. */
 void bp_warn_of_unused(const bp_config *config, const bp_unused_key *rows);
-
-#endif

@@ -1,6 +1,5 @@
 /* JSON through jansson: reading with limits and clear messages, writing in one canonical form. */
-#ifndef BP_BASE_JSON_H
-#define BP_BASE_JSON_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/fs.h"
@@ -61,5 +60,3 @@ json_t *bp_json_string(const char *text);
 
 /** A real, or null where it is not finite. New reference. */
 json_t *bp_json_real(double value);
-
-#endif

@@ -1,7 +1,6 @@
 /* Lists of pairs in keys and files: "1:32,2:64", or "tanh:0,relu:1" where first halves are words.
  */
-#ifndef BP_BASE_CONFIG_PAIRS_H
-#define BP_BASE_CONFIG_PAIRS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ void bp_pairs_write(char *text, size_t bytes, const int64_t *pairs, int most, co
 int bp_word_number(const char *words, const char *word, size_t bytes);
 /** The word with that index; its length goes to *bytes. Not NUL-terminated. Borrowed. */
 const char *bp_word_at(const char *words, int number, size_t *bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* The keys that every job has. */
-#ifndef BP_BASE_RUN_OPTIONS_H
-#define BP_BASE_RUN_OPTIONS_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -17,5 +16,3 @@ static inline const bp_run_keys *bp_run_keys_of(const bp_config *config)
 {
     return bp_config_bound(config, bp_run_options);
 }
-
-#endif

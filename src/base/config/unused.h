@@ -1,6 +1,5 @@
 /* Keys that a job was given and does not have. Local: no MPI. */
-#ifndef BP_BASE_CONFIG_UNUSED_H
-#define BP_BASE_CONFIG_UNUSED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@ typedef struct bp_config bp_config;
 /** The next key of the command line, from entry *at on (0 first), that only other jobs have; NULL
  * at the end. Keys of a file are skipped, since a file may serve several jobs. Borrowed. */
 const char *bp_config_next_unused(const bp_config *config, int64_t *at);
-
-#endif

@@ -1,6 +1,5 @@
 /* The loop of bp_digest_add, which each instruction set compiles for itself. */
-#ifndef BP_BASE_DIGEST_PRIV_H
-#define BP_BASE_DIGEST_PRIV_H
+#pragma once
 
 #include "base/files/hash.h"
 
@@ -34,5 +33,3 @@ static inline void bp_digest_loop(bp_digest *digest, const float *values, int64_
 
 /** For CPUs with AVX-512 (F, DQ, VL), which multiply eight 64-bit lanes at once. */
 void bp_digest_add_avx512(bp_digest *digest, const float *values, int64_t first, int64_t count);
-
-#endif

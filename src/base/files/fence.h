@@ -3,8 +3,7 @@
  * checkpoint calls it just before its rename. So a coordinator that has lost its run commits
  * nothing more. Other ranks have no check: with a dedicated coordinator such a rank puts fits of
  * uncertainty methods in place. */
-#ifndef BP_BASE_FENCE_H
-#define BP_BASE_FENCE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -18,5 +17,3 @@ void bp_fence_remove(const void *context);
  *
  * Errors: those of the first check that refuses. Injected faults: base.commit. */
 bp_err bp_fence_check(void);
-
-#endif

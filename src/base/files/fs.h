@@ -1,6 +1,5 @@
 /* Files: whole reads, atomic writes, folders. */
-#ifndef BP_BASE_FS_H
-#define BP_BASE_FS_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -145,5 +144,3 @@ const char *bp_path_base(const char *path);
 char *bp_path_folder(const char *path);
 /** "folder/trace.json" with "m03" in it: "folder/trace.m03.json". Free with bp_free(). */
 char *bp_path_insert(const char *path, const char *word);
-
-#endif

@@ -1,6 +1,5 @@
 /* Hashes: SHA-256 for identity (OpenSSL's libcrypto), XXH3 for speed (xxHash). */
-#ifndef BP_BASE_HASH_H
-#define BP_BASE_HASH_H
+#pragma once
 
 #include "base/err.h"
 #include <stdint.h>
@@ -33,5 +32,3 @@ typedef struct bp_digest {
 /** Add `count` float32 whose places in the whole tensor are first, first+1, ... */
 void bp_digest_add(bp_digest *digest, const float *values, int64_t first, int64_t count);
 void bp_digest_merge(bp_digest *into, const bp_digest *from);
-
-#endif

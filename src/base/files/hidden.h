@@ -1,7 +1,6 @@
 /* An output under a temporary name, since its writer may be killed: a file or a folder next to the
  * output, locked (flock) while it is written. An unlocked one was left by a killed run. Local. */
-#ifndef BP_BASE_HIDDEN_H
-#define BP_BASE_HIDDEN_H
+#pragma once
 
 #include "base/err.h"
 
@@ -26,5 +25,3 @@ void bp_hidden_sweep(const char *path, bp_hidden_kind kind);
  * sweeps: no later owner of a run folder removes what a killed tool left, so its next start with
  * the same output does. Call before any thread starts. */
 void bp_hidden_drafts(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* xxHash, by the widest registers of the CPU at hand where the library was built with that. */
-#ifndef BP_BASE_XXH_H
-#define BP_BASE_XXH_H
+#pragma once
 
 #ifdef BP_HAVE_XXH_DISPATCH
 #include <xxh_x86dispatch.h>
@@ -39,5 +38,3 @@ static inline void bp_xxh128_hex(char out[BP_XXH128_HEX], XXH128_hash_t value)
     (void)snprintf(out, BP_XXH128_HEX, "%016" PRIx64 "%016" PRIx64, (uint64_t)value.high64,
                    (uint64_t)value.low64);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Time. Durations come from the monotonic clock; the wall clock is only printed. */
-#ifndef BP_BASE_CLOCK_H
-#define BP_BASE_CLOCK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ typedef struct bp_stamp {
 bp_stamp bp_clock_stamp(void);
 /** "1 h 02 min", "3 min 05 s", "42 s", "4.2 s"; "?" if it is not a valid duration. */
 void bp_clock_duration(char *out, size_t out_bytes, double seconds);
-
-#endif

@@ -1,7 +1,6 @@
 /* The cores, which hwloc finds (as the kernel counts them: hardware threads) that this process was
  * given, and those that a thread is bound to. */
-#ifndef BP_BASE_CORES_H
-#define BP_BASE_CORES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ int bp_cores_in_order(int *out, const bp_cores *mask, int threads);
 
 /** Bytes of all third-level caches of this host; 0 if unknown. */
 double bp_cores_cache_bytes(void);
-
-#endif

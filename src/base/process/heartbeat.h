@@ -3,8 +3,7 @@
  *
  * The main thread writes; a write costs a few relaxed stores and a read of the clock. A field is
  * never torn, but two fields read together may be a moment apart. */
-#ifndef BP_BASE_HEARTBEAT_H
-#define BP_BASE_HEARTBEAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ typedef struct bp_heartbeat {
 } bp_heartbeat;
 /** From any thread. */
 void bp_heartbeat_read(bp_heartbeat *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What started this process, from its environment variables. */
-#ifndef BP_BASE_LAUNCHER_H
-#define BP_BASE_LAUNCHER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ bp_launcher bp_launcher_find(void);
 /** The rank in another process's environment, as /proc has it: strings, each terminated by 0, with
  * another 0 at the end; -1 if unknown. */
 int bp_launcher_rank_in(const char *environment, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* How much memory a job may use on this node. */
-#ifndef BP_BASE_MEMORY_LIMIT_H
-#define BP_BASE_MEMORY_LIMIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ bp_memory_limit bp_memory_limit_read(const char *root, int64_t held_bytes);
 
 /** The least limit of this process's control group and those above it; -1 if unlimited. */
 int64_t bp_memory_group_bytes(const char *root);
-
-#endif

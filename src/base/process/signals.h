@@ -1,8 +1,7 @@
 /* Stop requests: USR1, INT and TERM set a flag that the loops read at the end of a step. So do
  * pollers (a halt file, the job's time limit, another rank).
  */
-#ifndef BP_BASE_SIGNALS_H
-#define BP_BASE_SIGNALS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -51,5 +50,3 @@ void bp_signals_unwatch(void (*poll)(void *context), void *context);
 /** TERM came from mpirun, which kills its ranks a second or two later: only quick work may still
  * be done. Other senders of TERM (Slurm, a person) wait longer. */
 bool bp_signals_terminating(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Standard output of programs that print results. Local: no MPI. */
-#ifndef BP_BASE_PROCESS_STANDARD_OUTPUT_H
-#define BP_BASE_PROCESS_STANDARD_OUTPUT_H
+#pragma once
 
 #include "base/err.h"
 
@@ -10,5 +9,3 @@ void bp_stdout_init(void);
 /** Writes what `stdout` still holds. A reader that has gone (`| head`) is no failure: what it did
  * not take is dropped, silently. Errors: BP_ERR_IO, with the reason (a full disk, say). */
 bp_err bp_stdout_flush(void);
-
-#endif

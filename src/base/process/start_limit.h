@@ -1,7 +1,6 @@
 /* How long a rank may wait for the others inside MPI_Init. No watchdog runs before MPI starts: a
  * rank stopped there would block all others forever. */
-#ifndef BP_BASE_START_LIMIT_H
-#define BP_BASE_START_LIMIT_H
+#pragma once
 
 /** Limit the time from now until bp_start_limit_end to this many seconds; 0: no limit. After it
  * the process prints a diagnosis and exits with BP_ERR_STOPPED; the launcher ends the others. Rank
@@ -10,5 +9,3 @@
 void bp_start_limit_begin(double seconds);
 /** MPI has begun. Local. */
 void bp_start_limit_end(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Helper threads. Local: no MPI. */
-#ifndef BP_BASE_THREAD_H
-#define BP_BASE_THREAD_H
+#pragma once
 
 #include "base/err.h"
 #include <pthread.h>
@@ -19,5 +18,3 @@ bp_err bp_thread_start(pthread_t *thread, const char *name, void *(*run)(void *)
 void bp_cond_init(pthread_cond_t *condition);
 /** Wait for a signal, or until bp_clock_now() is `end`; false on timeout. */
 bool bp_cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, double end);
-
-#endif

@@ -1,7 +1,6 @@
 /* Documents shown in detail: each has its own page (explain.examples, explain.choose), and if the
  * model has attention, the weights are kept. Local: no MPI, unless stated. */
-#ifndef BP_EXPLAIN_EXAMPLES_EXAMPLES_H
-#define BP_EXPLAIN_EXAMPLES_EXAMPLES_H
+#pragma once
 
 #include "explain/texts/texts.h"
 
@@ -59,5 +58,3 @@ bp_err explain_weights_of(float *floats, bp_model *model, const bp_explain_setti
  * Errors:     BP_ERR_SYSTEM memory.
  * Source:     Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers"; Dinic 1970. */
 bp_err explain_flow(float *flow, const float *mean, int64_t layers, int64_t T);
-
-#endif

@@ -1,7 +1,6 @@
 /* Non-negative factors of a matrix: X ~ W H, by multiplicative updates, W first. Called by
  * factors.c. */
-#ifndef BP_EXPLAIN_MAPS_FACTORISE_H
-#define BP_EXPLAIN_MAPS_FACTORISE_H
+#pragma once
 
 #include <mpi.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ int64_t bp_factorise_work(int64_t n, int64_t k, int64_t blocks, int64_t width);
 void bp_factorise_step(const bp_factorisation *self);
 /** |X - W H|^2 / 2. Collective over the group. */
 double bp_factorise_objective(const bp_factorisation *self);
-
-#endif

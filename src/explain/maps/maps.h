@@ -1,8 +1,7 @@
 /* Points on a page: principal components, t-SNE, UMAP, and how well a map keeps neighbours. All
  * compute in double, by rows and with sums in a fixed order: the same bytes with any number of
  * threads. Local, unless stated. */
-#ifndef BP_EXPLAIN_MAPS_H
-#define BP_EXPLAIN_MAPS_H
+#pragma once
 
 #include "base/err.h"
 
@@ -106,5 +105,3 @@ void bp_umap_graph(bp_edges *out, double *rho, double *sigma, const bp_near *nea
 /** Lay out a graph, starting from y[n][2], with draws keyed by `seed`. Errors: those of the
  * watch. */
 bp_err bp_umap_lay_out(double *y, const bp_edges *graph, uint64_t seed, const bp_map_watch *watch);
-
-#endif

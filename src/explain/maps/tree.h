@@ -1,7 +1,6 @@
 /* A tree of squares over points on a map (Barnes and Hut 1986): distant points act as one. Called
  * by tsne.c. */
-#ifndef BP_EXPLAIN_MAPS_TREE_H
-#define BP_EXPLAIN_MAPS_TREE_H
+#pragma once
 
 #include "explain/maps/maps.h"
 
@@ -23,5 +22,3 @@ void bp_tree_clear(bp_tree *tree);
  */
 double bp_tree_repel(const bp_tree *tree, const double *y, int64_t i, double theta,
                      double force[2]);
-
-#endif

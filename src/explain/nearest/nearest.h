@@ -1,7 +1,6 @@
 /* The contents of explain.datastore: for models that predict words, contexts of tokens as
  * score.states writes them; for classifiers, vectors of documents as score.vectors writes them. */
-#ifndef BP_EXPLAIN_NEAREST_NEAREST_H
-#define BP_EXPLAIN_NEAREST_NEAREST_H
+#pragma once
 
 #include "explain/method.h"
 
@@ -38,5 +37,3 @@ bp_err explain_nearest_find(explain_nearest *nearest, bp_model *model,
 bool explain_nearest_of_documents(const bp_model_info *info);
 
 #define EXPLAIN_NEAREST_BYTES ((int64_t)1 << 30) /* of a rank, for entries in memory */
-
-#endif

@@ -1,7 +1,6 @@
 /* Positions of the corpus with their contexts, and names of tokens, for the scripts of pages.
  * Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_CONTEXTS_H
-#define BP_EXPLAIN_PAGES_CONTEXTS_H
+#pragma once
 
 #include "explain/pages/gather.h"
 
@@ -23,5 +22,3 @@ bp_err explain_contexts_add(json_t *data, explainer *self, const explain_gathere
                             const explain_place *positions, int64_t count);
 /** Sets names["id"] to the text of a token, once. */
 void explain_names_add(json_t *names, const explain_speller *speller, int64_t id);
-
-#endif

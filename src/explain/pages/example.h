@@ -1,6 +1,5 @@
 /* The page of one document: RUN/explain/example-N.html. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_EXAMPLE_H
-#define BP_EXPLAIN_PAGES_EXAMPLE_H
+#pragma once
 
 #include "explain/examples/examples.h"
 #include "explain/pages/matrices.h"
@@ -40,5 +39,3 @@ json_t *explain_number_json(double value);
 
 /** Text of JSON for a <script>. Free with bp_free(). */
 char *explain_script_text(const json_t *value);
-
-#endif

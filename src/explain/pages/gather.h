@@ -1,7 +1,6 @@
 /* Pages for people: index.html, with the figures over the corpus, and one page per example. Also
  * the figures of summary.json that need all methods, or words. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_GATHER_H
-#define BP_EXPLAIN_PAGES_GATHER_H
+#pragma once
 
 #include "explain/explainer.h"
 #include "explain/pages/example.h"
@@ -40,5 +39,3 @@ json_t *explain_id_of(const explainer *self, int64_t number);
 json_t *explain_title(const char *model, const json_t *id);
 /** index.html (index.c). A failure is a warning. */
 void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary);
-
-#endif

@@ -1,7 +1,6 @@
 /* The matrices of methods by target and input, wherever they are in a document's results. Local: no
  * MPI. */
-#ifndef BP_EXPLAIN_PAGES_MATRICES_H
-#define BP_EXPLAIN_PAGES_MATRICES_H
+#pragma once
 
 #include "explain/method.h"
 
@@ -31,5 +30,3 @@ bool explain_matrix_is_shown(const explain_matrix *matrix);
 int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document);
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,
                                 int64_t k);
-
-#endif

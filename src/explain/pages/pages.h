@@ -1,6 +1,5 @@
 /* Pages of methods of the whole corpus. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_PAGES_H
-#define BP_EXPLAIN_PAGES_PAGES_H
+#pragma once
 
 #include "explain/pages/gather.h"
 
@@ -11,5 +10,3 @@ json_t *explain_page_of(const explain_gathered *gathered, explainer *self,
                         const bp_explain_method *method, const json_t *figures);
 /** bp_work.missing: a missing page of an example listed in summary.json, or of a method. */
 const char *explain_missing_page(void *context, const char *folder);
-
-#endif

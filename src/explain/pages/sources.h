@@ -1,6 +1,5 @@
 /* The entries of a datastore as pages show them. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_SOURCES_H
-#define BP_EXPLAIN_PAGES_SOURCES_H
+#pragma once
 
 #include "explain/pages/spans.h"
 #include "io/h5/h5.h"
@@ -26,5 +25,3 @@ void explain_entries_clear(explain_entries *entries);
 bp_err explain_entries_json(json_t **out, const explain_entries *entries,
                             const explain_speller *speller, const float *const near[3], int64_t K,
                             int64_t k);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tokens as readable text, for pages and for words of the corpus. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_SPANS_H
-#define BP_EXPLAIN_PAGES_SPANS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/config.h"
@@ -47,5 +46,3 @@ json_t *explain_joined_json(const explain_speller *speller, const int32_t *token
                             int64_t at);
 /** text: the word of spans [first, end), without its leading space. Sets *end. */
 void explain_word_at(const explain_spans *spans, int64_t first, int64_t *end, bp_buffer *text);
-
-#endif

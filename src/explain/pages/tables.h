@@ -1,7 +1,6 @@
 /* Shared by the pages of methods of the whole corpus: tables of a file, figures by layer. Local: no
  * MPI. */
-#ifndef BP_EXPLAIN_PAGES_TABLES_H
-#define BP_EXPLAIN_PAGES_TABLES_H
+#pragma once
 
 #include "explain/pages/contexts.h"
 
@@ -24,5 +23,3 @@ bp_err explain_table_read(bp_h5 *h5, const char *name, bp_h5_type type, void **o
 /** Add figures.NAME of each layer as lines of a plot, data.figures = [{"name", "values"}...], and
  * as a table, page.layers. */
 void explain_add_layers(json_t *data, json_t *page, const json_t *figures);
-
-#endif

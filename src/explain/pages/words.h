@@ -1,7 +1,6 @@
 /* Words of the corpus with the largest mean attributions, and the agreement between methods: sums
  * over documents as they are read. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_WORDS_H
-#define BP_EXPLAIN_PAGES_WORDS_H
+#pragma once
 
 #include "explain/pages/matrices.h"
 #include "explain/pages/spans.h"
@@ -31,5 +30,3 @@ void explain_agreement_add(explain_agreement *agreement, const bp_explain_settin
                            const bp_explained *document, const explain_matrix *matrices, int count);
 /** [{"one", "other", "spearman", "interval", "documents"}...]. New reference. */
 json_t *explain_agreement_json(const explain_agreement *agreement);
-
-#endif

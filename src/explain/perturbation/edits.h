@@ -2,8 +2,7 @@
  * answer begins or ends, a word), or move the value of a regression by explain.change, as a beam
  * search finds them: an upper bound. For an encoder-decoder, tokens of the source are replaced.
  * Collective over settings->group. */
-#ifndef BP_EXPLAIN_EDITS_H
-#define BP_EXPLAIN_EDITS_H
+#pragma once
 
 #include "explain/perturbation/variants.h"
 
@@ -37,5 +36,3 @@ bool explain_edit_keeps(const bp_explain_settings *settings, const bp_explained 
  * all ranks. */
 bp_err explain_edit_target(int64_t *k, bp_model *model, const bp_explain_settings *settings,
                            const bp_explained *document);
-
-#endif

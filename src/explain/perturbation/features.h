@@ -1,6 +1,5 @@
 /* Features of a document, removed as a unit: words with all their occurrences. Local: no MPI. */
-#ifndef BP_EXPLAIN_FEATURES_H
-#define BP_EXPLAIN_FEATURES_H
+#pragma once
 
 #include "explain/method.h"
 
@@ -33,5 +32,3 @@ void explain_features_write(float *to, float *to_source, const explain_features 
 /** The place after the end of the word that begins at `place`. */
 int64_t explain_features_end(const bp_explain_settings *settings, const bp_explained *document,
                              int64_t place);
-
-#endif

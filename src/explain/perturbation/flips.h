@@ -1,8 +1,7 @@
 /* HotFlip: for each place, the tokens with the largest first-order changes of ln p(target).
  * Collective over settings->group. Source: Ebrahimi et al. 2018, "HotFlip: White-box adversarial
  * examples for text classification". */
-#ifndef BP_EXPLAIN_FLIPS_H
-#define BP_EXPLAIN_FLIPS_H
+#pragma once
 
 #include "explain/method.h"
 
@@ -38,5 +37,3 @@ void explain_flips_clear(explain_flips *flips);
 bp_err explain_flips_find(explain_flips *out, bp_model *model, const bp_explain_settings *settings,
                           const explain_text *text, const float *gradients, explain_is_kept is_kept,
                           const void *context);
-
-#endif

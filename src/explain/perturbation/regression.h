@@ -1,7 +1,6 @@
 /* Weighted least squares of few unknowns, in double: fits local models to changed texts. Local: no
  * MPI. */
-#ifndef BP_EXPLAIN_REGRESSION_H
-#define BP_EXPLAIN_REGRESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ void explain_system_add(explain_system *system, const double *x, double weight);
 void explain_system_factor(explain_system *system);
 /** Replaces b[n] by the solution. After explain_system_factor. */
 void explain_system_solve(const explain_system *system, double *b);
-
-#endif

@@ -1,7 +1,6 @@
 /* The values of a document with sets of its features, for LIME and Shapley values. Collective over
  * settings->group. */
-#ifndef BP_EXPLAIN_SETS_H
-#define BP_EXPLAIN_SETS_H
+#pragma once
 
 #include "explain/perturbation/features.h"
 #include "explain/perturbation/surrogate.h"
@@ -37,5 +36,3 @@ static inline int64_t explain_sets_next(const bp_explain_settings *settings,
 {
     return explain_variants_at_once(settings, document) ? document->K : k + 1;
 }
-
-#endif

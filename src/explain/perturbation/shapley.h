@@ -1,8 +1,7 @@
 /* Shapley values of the features: exact, and by a regression on sampled sets. Local: no MPI.
  * Source: Lundberg and Lee 2017, "A unified approach to interpreting model predictions", section
  * 4.1. */
-#ifndef BP_EXPLAIN_SHAPLEY_H
-#define BP_EXPLAIN_SHAPLEY_H
+#pragma once
 
 #include "explain/perturbation/surrogate.h"
 
@@ -28,5 +27,3 @@ void explain_shapley_fit(double *phi, double *error, const explain_masks *masks,
 
 /** Shapley's kernel of a set of k of M features, 0 < k < M. */
 double explain_shapley_kernel(int64_t M, int64_t k);
-
-#endif

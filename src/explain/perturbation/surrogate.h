@@ -1,8 +1,7 @@
 /* LIME: a linear model of a text's prediction without some of its features, fitted mostly to texts
  * that keep most features. Local: no MPI. Source: Ribeiro et al. 2016, "Why should I trust you?",
  * and its package lime. */
-#ifndef BP_EXPLAIN_SURROGATE_H
-#define BP_EXPLAIN_SURROGATE_H
+#pragma once
 
 #include "base/rng.h"
 
@@ -32,5 +31,3 @@ typedef struct explain_surrogate {
  * Shapes: values[samples]. */
 void explain_surrogate_fit(explain_surrogate *out, const explain_masks *masks, const double *values,
                            int64_t wanted);
-
-#endif

@@ -1,7 +1,6 @@
 /* The model's predictions for texts made from a document, with some of its inputs removed or
  * replaced. The texts are run in batches. Collective over settings->group, with equal arguments. */
-#ifndef BP_EXPLAIN_VARIANTS_H
-#define BP_EXPLAIN_VARIANTS_H
+#pragma once
 
 #include "explain/method.h"
 
@@ -59,5 +58,3 @@ void explain_variants_replace(explain_variants *self, const int32_t *tokens);
 /** Runs the pending windows. Errors: BP_ERR_STOPPED; BP_ERR_SYSTEM memory: the same on all
  * ranks. */
 bp_err explain_variants_end(explain_variants *self);
-
-#endif

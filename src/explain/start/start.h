@@ -1,6 +1,5 @@
 /* What precedes the first document: checks.c, memory_plan.c and load.c, of explain.c. */
-#ifndef BP_EXPLAIN_START_START_H
-#define BP_EXPLAIN_START_START_H
+#pragma once
 
 #include "explain/document.h"
 
@@ -40,5 +39,3 @@ bp_err explain_load(explainer *self, bool reads);
 bp_err explain_open_datastore(explainer *self);
 /** The key of parts: everything that results depend on. Local, after all of it is shared. */
 void explain_make_key(explainer *self);
-
-#endif

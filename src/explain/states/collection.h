@@ -1,7 +1,6 @@
 /* Methods of the whole corpus (bp_explain_method.collect and merge): the data that documents leave
  * for them, and how they read it. */
-#ifndef BP_EXPLAIN_STATES_COLLECTION_H
-#define BP_EXPLAIN_STATES_COLLECTION_H
+#pragma once
 
 #include "base/buffer.h"
 #include "explain/method.h"
@@ -91,5 +90,3 @@ bp_err bp_explain_write_table(bp_h5 *h5, const char *name, bp_h5_type type, cons
                               int64_t rows, int64_t columns);
 /** The numbers of explain.layers, as `layer`. */
 bp_err bp_explain_write_layers(bp_h5 *h5, const bp_explain_settings *settings);
-
-#endif

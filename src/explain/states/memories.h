@@ -1,7 +1,6 @@
 /* The MLPs of layers as memories: which positions of the corpus activate each key, and what its
  * value predicts. Local, unless stated. */
-#ifndef BP_EXPLAIN_STATES_MEMORIES_H
-#define BP_EXPLAIN_STATES_MEMORIES_H
+#pragma once
 
 #include "explain/states/collection.h"
 
@@ -69,5 +68,3 @@ void bp_memory_reader_clear(bp_memory_reader *reader);
 /** Append a unit's part to `out` (NULL on ranks that do not lead). Collective over
  * settings->group. */
 void bp_memory_read(bp_memory_reader *reader, bp_model *model, int64_t unit, bp_buffer *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The documents of corpora as a model reads them, and the targets explained in each. A model that
  * continues texts, or writes a target for a source, reads the documents of a score plan; a masked
  * model, and one with the head of a task, framed examples (framed.c). */
-#ifndef BP_EXPLAIN_TEXTS_TEXTS_H
-#define BP_EXPLAIN_TEXTS_TEXTS_H
+#pragma once
 
 #include "explain/method.h"
 #include "infer/score/task/documents.h"
@@ -111,5 +110,3 @@ bp_err explain_framed_read(explain_texts *texts, int64_t d, explain_reading *rea
 int64_t explain_framed_most(const explain_texts *texts, int64_t length);
 /** For spans: the document of a window. */
 int64_t explain_framed_document(const explain_texts *texts, int64_t d);
-
-#endif

@@ -1,7 +1,6 @@
 /* Words of a model's inputs: which tokens continue the preceding word, and which spell the same
  * word. */
-#ifndef BP_EXPLAIN_TEXTS_WORDS_H
-#define BP_EXPLAIN_TEXTS_WORDS_H
+#pragma once
 
 #include "data/corpus.h"
 #include "explain/method.h"
@@ -19,5 +18,3 @@ bp_err explain_words_open(explain_words *out, const bp_corpus *corpus, int64_t t
 /** Broadcast rank 0's words to all ranks. Collective over comm. */
 void explain_words_share(explain_words *words, MPI_Comm comm);
 void explain_words_clear(explain_words *words);
-
-#endif

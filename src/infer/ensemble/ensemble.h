@@ -4,8 +4,7 @@
  *
  * Source: the decomposition of total into expected entropy and mutual information is Depeweg et al.
  * 2018 (arXiv:1710.07283), eq. 8. */
-#ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
-#define BP_INFER_ENSEMBLE_ENSEMBLE_H
+#pragma once
 
 #include "infer/ensemble/member_sampler.h"
 #include "models/model.h"
@@ -90,5 +89,3 @@ bp_err bp_ensemble_targets(bp_model *model, const bp_model_batch *batch,
 /** The digest of a list of checkpoints as one model: over their digests in order, and over how
  * members are drawn (NULL: the list is the members). Local: no MPI. */
 void bp_ensemble_digest(const char *way, const char *const *digests, int64_t count, char out[65]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Internals of an ensemble: which rank has which member, and the work of a batch. */
-#ifndef BP_INFER_ENSEMBLE_ENSEMBLE_PRIV_H
-#define BP_INFER_ENSEMBLE_ENSEMBLE_PRIV_H
+#pragma once
 
 #include "base/mem.h"
 #include "infer/ensemble/ensemble.h"
@@ -174,5 +173,3 @@ void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
 void ensemble_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);
 int64_t ensemble_decode_bytes(const bp_model *model, int groups, int64_t slots, int64_t capacity);
-
-#endif

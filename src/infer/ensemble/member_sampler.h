@@ -1,8 +1,7 @@
 /* How an ensemble makes its members from one checkpoint: passes with dropout, models with dropped
  * weights, samples of the last layer. The uncertainty methods (uncertainty/methods) fill these
  * tables. */
-#ifndef BP_INFER_ENSEMBLE_MEMBER_SAMPLER_H
-#define BP_INFER_ENSEMBLE_MEMBER_SAMPLER_H
+#pragma once
 
 #include "models/network/network_model.h"
 
@@ -80,5 +79,3 @@ typedef struct bp_member_sampler_ops {
     /** Free a sampler on the heap; NULL is accepted. */
     void (*free)(bp_member_sampler *self);
 } bp_member_sampler_ops;
-
-#endif

@@ -1,6 +1,5 @@
 /* The tokenizer of a model or of an ensemble. */
-#ifndef BP_INFER_ENSEMBLE_MODEL_TOKENIZER_H
-#define BP_INFER_ENSEMBLE_MODEL_TOKENIZER_H
+#pragma once
 
 #include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
@@ -14,5 +13,3 @@
  *             same on all ranks. */
 bp_err bp_model_tokenizer_open(bp_tokenizer **out, const bp_config *config, const char *checkpoint,
                                const bp_model_info *model, MPI_Comm world);
-
-#endif

@@ -1,6 +1,5 @@
 /* A classifier of pairs fine-tuned for entailment, in this process only. */
-#ifndef BP_INFER_GENERATE_ENTAILMENT_H
-#define BP_INFER_GENERATE_ENTAILMENT_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -37,5 +36,3 @@ void bp_entailment_warn(const bp_entailment *self);
 
 /** {"digest", "step"} of the model. Owns: a new reference. */
 json_t *bp_entailment_json(const bp_entailment *self);
-
-#endif

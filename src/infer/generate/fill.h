@@ -1,6 +1,5 @@
 /* Iterated filling: a few rounds fill in the masks of a prompt, or masks after it. */
-#ifndef BP_INFER_GENERATE_FILL_H
-#define BP_INFER_GENERATE_FILL_H
+#pragma once
 
 #include "base/buffer.h"
 #include "infer/generate/plan.h"
@@ -24,5 +23,3 @@ int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, in
  * left) / rounds, rounded down. Source: Ghazvininejad et al. 2019, section 3; without fill.remask,
  * except that tokens filled in stay. */
 bp_err bp_fill_run(bp_fill *fill, int64_t number, bp_buffer *result, bool *stopped);
-
-#endif

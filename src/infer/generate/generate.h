@@ -1,6 +1,5 @@
 /* Generation: prompts continued by a model or an ensemble. */
-#ifndef BP_INFER_GENERATE_GENERATE_H
-#define BP_INFER_GENERATE_GENERATE_H
+#pragma once
 
 #include "infer/generate/keys.h"
 #include "job/work.h"
@@ -23,5 +22,3 @@ void bp_generate_warn(const bp_config *config);
  *             folder; BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a log-probability that is not finite;
  *             BP_ERR_IO disk full; BP_ERR_STOPPED stopped in time: the same command resumes. */
 extern const bp_work bp_generate_work;
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of a running generation job. */
-#ifndef BP_INFER_GENERATE_GENERATOR_H
-#define BP_INFER_GENERATE_GENERATOR_H
+#pragma once
 
 #include "infer/ensemble/ensemble.h"
 #include "infer/generate/keys.h"
@@ -68,5 +67,3 @@ bp_err generator_measure_texts(generator *self, json_t *summary);
 bp_err generator_write_outputs(generator *self, bp_parts *parts);
 /** index.html, of outputs.jsonl. */
 void generator_write_page(const generator *self);
-
-#endif

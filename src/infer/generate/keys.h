@@ -1,6 +1,5 @@
 /* The keys of generate.*. */
-#ifndef BP_INFER_GENERATE_KEYS_H
-#define BP_INFER_GENERATE_KEYS_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -43,5 +42,3 @@ static inline const bp_generate_keys *bp_generate_keys_of(const bp_config *confi
 {
     return bp_config_bound(config, bp_generate_options);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Prompts cut into work units. */
-#ifndef BP_INFER_GENERATE_PLAN_H
-#define BP_INFER_GENERATE_PLAN_H
+#pragma once
 
 #include "infer/generate/prompts/prompts.h"
 #include "infer/generate/search/search.h"
@@ -45,5 +44,3 @@ typedef struct bp_unit_spec {
     bool (*stop_asked)(void *context);
     void *context;
 } bp_unit_spec;
-
-#endif

@@ -1,6 +1,5 @@
 /* What generated ids decode to. Local: no MPI. */
-#ifndef BP_INFER_GENERATE_SPELL_H
-#define BP_INFER_GENERATE_SPELL_H
+#pragma once
 
 #include "base/config/json.h"
 #include "text/tokenizer/tokenizer.h"
@@ -12,5 +11,3 @@ bp_err bp_spell(const bp_tokenizer *tokenizer, const int32_t *tokens, int64_t co
 
 /** Text as JSON, which holds no invalid UTF-8 (bp_text_repair); NULL is null. New reference. */
 json_t *bp_spell_json(const char *text, size_t bytes);
-
-#endif

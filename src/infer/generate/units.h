@@ -1,6 +1,5 @@
 /* Units of prompts, continued one after another. */
-#ifndef BP_INFER_GENERATE_UNITS_H
-#define BP_INFER_GENERATE_UNITS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "infer/generate/plan.h"
@@ -22,5 +21,3 @@ void bp_unit_free(bp_unit **unit);
  * Collective: over mesh->replica.
  * Errors:     BP_ERR_SOFTWARE a log-probability that is not finite: the same on all its ranks. */
 bp_err bp_unit_run(bp_unit *unit, int64_t number, bp_buffer *result, bool *stopped);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Source: Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
  * Models", section 3. */
-#ifndef BP_INFER_NEIGHBOURS_DATASTORE_H
-#define BP_INFER_NEIGHBOURS_DATASTORE_H
+#pragma once
 
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
@@ -69,5 +68,3 @@ bp_err bp_datastore_search(bp_datastore *store, const float *queries, int64_t co
  * queries. */
 int64_t bp_datastore_bytes(int64_t file_bytes, int64_t columns, int ranks, int64_t memory_bytes,
                            int64_t queries, int64_t k);
-
-#endif

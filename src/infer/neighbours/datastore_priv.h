@@ -1,6 +1,5 @@
 /* Internals of a datastore. */
-#ifndef BP_INFER_NEIGHBOURS_DATASTORE_PRIV_H
-#define BP_INFER_NEIGHBOURS_DATASTORE_PRIV_H
+#pragma once
 
 #include "infer/neighbours/datastore.h"
 
@@ -25,5 +24,3 @@ struct bp_datastore {
 /** Keys of this rank's rows [first, first + count), count at most DATASTORE_BLOCK, first a multiple
  * of it: in memory, or read into `block`. Errors: BP_ERR_IO, BP_ERR_FORMAT. */
 bp_err datastore_keys(bp_datastore *store, int64_t first, int64_t count, const float **keys);
-
-#endif

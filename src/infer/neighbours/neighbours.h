@@ -3,8 +3,7 @@
  *
  * Source: Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
  * Models", equations 2 and 3. */
-#ifndef BP_INFER_NEIGHBOURS_NEIGHBOURS_H
-#define BP_INFER_NEIGHBOURS_NEIGHBOURS_H
+#pragma once
 
 #include "infer/neighbours/datastore.h"
 
@@ -36,5 +35,3 @@ const bp_datastore_info *bp_neighbours_datastore(const bp_model *model);
  * Local: no MPI. */
 double bp_neighbours_mix(const bp_neighbours_spec *spec, double logprob,
                          const bp_neighbour *neighbours, int64_t token);
-
-#endif

@@ -1,7 +1,6 @@
 /* A language model that also returns what whole distributions say: the probability that a word
  * begins next, which corrects the surprisal of words, and the entropy. */
-#ifndef BP_INFER_SCORE_BOUNDARIES_H
-#define BP_INFER_SCORE_BOUNDARIES_H
+#pragma once
 
 #include "data/corpus.h"
 #include "models/model.h"
@@ -32,5 +31,3 @@ int64_t bp_boundaries_bytes(int64_t vocab_size, int64_t windows, int64_t length,
  * Errors:     BP_ERR_CONFIG the corpus has no tokenizer, or one whose tokens end words; those of
  *             bp_tokenizer_parse; *begins is NULL. */
 bp_err bp_boundaries_of(uint8_t **begins, const bp_corpus *corpus, int64_t vocab_size);
-
-#endif

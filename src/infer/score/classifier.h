@@ -1,7 +1,6 @@
 /* A fine-tuned classifier of texts, or of pairs, in this process only; it classifies texts that
  * another model makes. Local: no MPI. */
-#ifndef BP_INFER_SCORE_CLASSIFIER_H
-#define BP_INFER_SCORE_CLASSIFIER_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -44,5 +43,3 @@ json_t *bp_classifier_json(const bp_classifier *self);
  * Errors: BP_ERR_SYSTEM; those of bp_model_distribution. */
 bp_err bp_classifier_ask(bp_classifier *self, const bp_task_pair *pairs, int64_t count,
                          float *log_p, int64_t *cut);
-
-#endif

@@ -1,7 +1,6 @@
 /* The batches of some of the scored tokens of corpora, one after another: for quantities fitted on
  * text (temperatures, factors of a curvature) and not kept token by token. */
-#ifndef BP_INFER_SCORE_EACH_H
-#define BP_INFER_SCORE_EACH_H
+#pragma once
 
 #include "models/model.h"
 
@@ -46,5 +45,3 @@ typedef struct bp_score_each {
  * Errors:     those of bp_score for its keys and corpora, and of the callbacks; the same on all
  *             ranks. */
 bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens);
-
-#endif

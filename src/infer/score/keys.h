@@ -1,6 +1,5 @@
 /* The keys of score.*. */
-#ifndef BP_INFER_SCORE_KEYS_H
-#define BP_INFER_SCORE_KEYS_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -49,5 +48,3 @@ static inline const bp_score_rule_keys *bp_score_rule_keys_of(const bp_config *c
 {
     return bp_config_bound(config, bp_score_rule_options);
 }
-
-#endif

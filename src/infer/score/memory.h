@@ -1,7 +1,6 @@
 /* Memory that the ranks of a scoring job take on a node, estimated from manifests before any weight
  * is read. */
-#ifndef BP_INFER_SCORE_MEMORY_H
-#define BP_INFER_SCORE_MEMORY_H
+#pragma once
 
 #include "infer/ensemble/ensemble.h"
 #include "mesh/node_memory.h"
@@ -19,5 +18,3 @@ typedef struct bp_score_memory_spec {
  * Errors:     BP_ERR_SYSTEM they do not fit, with a mesh that does: the same on all ranks. */
 bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
                              const bp_score_memory_spec *spec);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which documents have most of their passages, runs of BP_PASSAGE tokens, in another text too. A
  * passage is known by a hash of 64 bits. Local. */
-#ifndef BP_INFER_SCORE_PASSAGES_H
-#define BP_INFER_SCORE_PASSAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void bp_passages_find(bp_passages *self, const int32_t *tokens, int64_t count);
 /** Shapes: found[documents added] becomes true where half or more of a document's passages were
  * found; where it has none it is left as it is. */
 void bp_passages_mark(const bp_passages *self, bool *found);
-
-#endif

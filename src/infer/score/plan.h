@@ -1,7 +1,6 @@
 /* The windows of corpora cut into work units: a function of the corpora and the rule only. Local:
  * no MPI. */
-#ifndef BP_INFER_SCORE_PLAN_H
-#define BP_INFER_SCORE_PLAN_H
+#pragma once
 
 #include "data/document_starts.h"
 #include "data/loader.h"
@@ -81,5 +80,3 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document);
 /** Look a document up. Reads its first token, and its last one if only that shows whether it is
  * text. Errors: those of bp_corpus_file_read and of reading doc_start. */
 bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Scoring: the log-probability of every token of corpora by a model, and figures computed from
  * them. */
-#ifndef BP_INFER_SCORE_SCORE_H
-#define BP_INFER_SCORE_SCORE_H
+#pragma once
 
 #include "infer/ensemble/ensemble.h"
 #include "infer/score/keys.h"
@@ -32,5 +31,3 @@ bp_err bp_score(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
  *
  * Collective: over `world`. Errors: those of bp_score and bp_ensemble_open. */
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of a running scoring job. */
-#ifndef BP_INFER_SCORE_SCORER_H
-#define BP_INFER_SCORE_SCORER_H
+#pragma once
 
 #include "infer/ensemble/ensemble.h"
 #include "infer/neighbours/neighbours.h"
@@ -108,5 +107,3 @@ void scorer_report(const scorer *self);
 /** A sentence, without its full stop, about unknown words and text that the tokenizer drops; NULL
  * if the tokens spell the text. Owns: the caller's. */
 char *scorer_spelling(const json_t *summary);
-
-#endif

@@ -1,7 +1,6 @@
 /* The sets of units of a score: additional results of windows, or results that replace those of
  * windows. A set is a row of the list in sets_list.c; the job names no set. */
-#ifndef BP_INFER_SCORE_SETS_H
-#define BP_INFER_SCORE_SETS_H
+#pragma once
 
 #include "infer/score/scorer.h"
 
@@ -52,5 +51,3 @@ void scorer_list_files(const char *names[SCORE_FILES_MOST + 1]);
 bool scorer_writes(const scorer *self, const char *file);
 
 extern const score_set score_task_set, score_candidates_set, score_states_set, score_windows_set;
-
-#endif

@@ -1,7 +1,6 @@
 /* Is scored text of another form than the training text: other marks, line breaks, or punctuation?
  * Local. */
-#ifndef BP_INFER_SCORE_TEXT_FORM_H
-#define BP_INFER_SCORE_TEXT_FORM_H
+#pragma once
 
 #include "data/corpus.h"
 
@@ -14,5 +13,3 @@ typedef struct bp_text_counts {
  * space that are much rarer there. `of`: " of corpus NAME", or ""; `training` its name. */
 void bp_text_form_warn(const bp_text_counts *counts, bp_corpus *corpus, const char *of,
                        const char *training);
-
-#endif

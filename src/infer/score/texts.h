@@ -1,7 +1,6 @@
 /* Texts in memory, scored or probed by one process: bagpipe-data metrics. Local, on a model that
  * one rank holds whole. */
-#ifndef BP_INFER_SCORE_TEXTS_H
-#define BP_INFER_SCORE_TEXTS_H
+#pragma once
 
 #include "infer/score/windows.h"
 #include "models/model.h"
@@ -44,5 +43,3 @@ bp_err bp_texts_columns(int64_t *columns, bp_model *model, const bp_score_rule *
                         int64_t layer);
 /** The most tokens of a text that are read in one window. */
 int64_t bp_texts_window(const bp_score_rule *rule);
-
-#endif

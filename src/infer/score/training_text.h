@@ -1,6 +1,5 @@
 /* Is scored text known from training, or of another form than the training text? */
-#ifndef BP_INFER_SCORE_TRAINING_TEXT_H
-#define BP_INFER_SCORE_TRAINING_TEXT_H
+#pragma once
 
 #include "base/config/json.h"
 #include "data/corpus.h"
@@ -27,5 +26,3 @@ void bp_training_text_record(json_t *summary, const bp_known_text *known);
 
 /** Reading so many takes about a second. */
 #define BP_TRAINING_TEXT_TOKENS (INT64_C(32) << 20)
-
-#endif

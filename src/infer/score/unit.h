@@ -1,6 +1,5 @@
 /* One work unit: its windows, cut into batches, and their results. Local: no MPI. */
-#ifndef BP_INFER_SCORE_UNIT_H
-#define BP_INFER_SCORE_UNIT_H
+#pragma once
 
 #include "base/buffer.h"
 #include "infer/score/plan.h"
@@ -114,5 +113,3 @@ void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *su
 /** The values of one statistic; maybe not aligned. */
 const char *bp_score_result_values(const bp_score_result *result, int64_t statistic);
 bp_score_run bp_score_result_run(const bp_score_result *result, int64_t i);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which tokens of a document are fed together and which are scored: the conventions of
  * docs/scoring.md. Local: no MPI. */
-#ifndef BP_INFER_SCORE_WINDOWS_H
-#define BP_INFER_SCORE_WINDOWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,5 +83,3 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
  *             Language Model Scoring", section 2.2; pll_word: Kauf and Ivanova 2023, "A Better Way
  *             to Do Masked Language Model Scoring"; both in disjoint windows of C - 2 tokens. */
 bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int64_t w);
-
-#endif

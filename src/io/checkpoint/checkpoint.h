@@ -1,7 +1,6 @@
 /* Checkpoints: logical tensors in pieces, one writer per file through serial HDF5, hashed,
  * committed by rename. docs/formats.md has the layout; reference: reliability design, section 2. */
-#ifndef BP_IO_CHECKPOINT_CHECKPOINT_H
-#define BP_IO_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -261,5 +260,3 @@ int64_t bp_checkpoints_before(const char *parent, int64_t step);
 /** Warns if `path` means the newest checkpoint of a run whose validation was better at an earlier
  * one, or an ensemble that lists such a checkpoint. Local. */
 void bp_checkpoint_warn_not_best(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the checkpoint's files: geometry of slices, the manifest, shards, folders. */
-#ifndef BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
-#define BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
+#pragma once
 
 #include "base/files/hash.h"
 #include "io/checkpoint/checkpoint.h"
@@ -229,5 +228,3 @@ bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint);
 
 /** True for "step-" and 12 digits; *step is the number. */
 bool bp_step_of_name(const char *name, int64_t *step);
-
-#endif

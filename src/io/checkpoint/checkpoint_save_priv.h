@@ -1,6 +1,5 @@
 /* Shared by the files that save a checkpoint. */
-#ifndef BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
-#define BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
+#pragma once
 
 #include "io/checkpoint/checkpoint_priv.h"
 #include "io/checkpoint/commit_steps.h"
@@ -73,5 +72,3 @@ bp_err bp_async_checkpoint_write(bp_async_checkpoint *pending);
 void bp_async_checkpoint_start(bp_async_checkpoint *pending);
 /** Wait for all helpers; returns the worst of their errors, with its message. Local. */
 bp_err bp_async_checkpoint_wait(bp_async_checkpoint *pending);
-
-#endif

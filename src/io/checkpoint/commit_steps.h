@@ -8,8 +8,7 @@
  * may not be on disk, stays, unannounced: it is complete, and a job that started meanwhile may
  * already use it.
  */
-#ifndef BP_IO_CHECKPOINT_COMMIT_STEPS_H
-#define BP_IO_CHECKPOINT_COMMIT_STEPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ bool bp_commit_is_reported(const bp_commit *commit);
 /** The step succeeded, or failed. */
 void bp_commit_next(bp_commit *commit, bool ok);
 bool bp_commit_is_over(const bp_commit *commit);
-
-#endif

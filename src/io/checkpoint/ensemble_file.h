@@ -1,7 +1,6 @@
 /* ensemble.json: the models of an ensemble. Written by `bagpipe ensemble`, or by hand;
  * docs/formats.md has the layout. Local: no MPI. */
-#ifndef BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
-#define BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -64,5 +63,3 @@ void bp_ensemble_warn_of_losses(const bp_ensemble_list *list, const char *path);
  * Local. Owns: *state is a new reference; NULL after an error, or if there is none.
  * Errors:     those of bp_ensemble_list_load and bp_checkpoint_read_metadata. */
 bp_err bp_ensemble_read_state(json_t **state, const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sampled last-layer matrices (Laplace approximation): one HDF5 file of ours, read row by row.
  * docs/formats.md has the layout. Local, except for bp_head_samples_open. */
-#ifndef BP_IO_CHECKPOINT_HEAD_SAMPLES_H
-#define BP_IO_CHECKPOINT_HEAD_SAMPLES_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/hash.h"
@@ -37,5 +36,3 @@ bp_err bp_head_samples_read(bp_head_samples *file, int64_t sample, int64_t first
                             float *weights);
 /** Close; a file that was not committed is removed. NULL is accepted. */
 void bp_head_samples_close(bp_head_samples **file);
-
-#endif

@@ -1,8 +1,7 @@
 /* A copy of a checkpoint's data, taken between two steps, so that training continues while it is
  * written. A writer reads the copies of all ranks of its node without their help, and without MPI.
  */
-#ifndef BP_IO_CHECKPOINT_SNAPSHOT_H
-#define BP_IO_CHECKPOINT_SNAPSHOT_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 
@@ -45,5 +44,3 @@ int64_t bp_snapshot_place(const bp_snapshot *snapshot, const float *data);
  */
 bp_err bp_snapshot_read(const bp_snapshot *snapshot, int rank, int64_t place, int64_t count,
                         float *scratch, const float **values);
-
-#endif

@@ -6,8 +6,7 @@
  * reads the whole input and encodes its share of the pieces (text/documents/text_source.h). Rank 0
  * joins them in order, has full chunks compressed, and writes. Memory does not grow with the
  * corpus. */
-#ifndef BP_IO_CORPUS_CORPUS_BUILD_H
-#define BP_IO_CORPUS_CORPUS_BUILD_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "text/documents/text_source.h"
@@ -72,5 +71,3 @@ typedef struct bp_corpus_built {
  * wrong label name; BP_ERR_STOPPED a signal requested a stop.
  */
 bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corpus_built *built);
-
-#endif

@@ -4,8 +4,7 @@
  * their batches to rank 0, at most BP_BATCHES_AHEAD before rank 0 has used them up, and compress
  * the chunks that rank 0 sends. Rank 0 hands out ranges of files of lines, and encodes some itself
  * instead of waiting for others. So all ranks end together, though only rank 0 joins. */
-#ifndef BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
-#define BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "io/corpus/corpus_build.h"
@@ -180,5 +179,3 @@ bp_err bp_corpus_join_take(bp_corpus_join *join, const bp_record *record);
 /** At the end of the input: check that this many documents may be skipped. Errors: BP_ERR_FORMAT.
  */
 bp_err bp_corpus_join_check_skipped(const bp_corpus_join *join);
-
-#endif

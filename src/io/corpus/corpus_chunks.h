@@ -4,8 +4,7 @@
  * decompressed, without HDF5. For sequential reads, two helper threads decode the next chunks; the
  * caller decodes a needed chunk that no helper has begun. All functions are for one thread. Local:
  * no MPI. */
-#ifndef BP_IO_CORPUS_CORPUS_CHUNKS_H
-#define BP_IO_CORPUS_CORPUS_CHUNKS_H
+#pragma once
 
 #include "extents.h"
 
@@ -28,5 +27,3 @@ void bp_chunks_free(bp_chunks **chunks);
  *  Errors: BP_ERR_FORMAT a chunk is damaged, or an id is beyond the vocabulary; BP_ERR_IO;
  * BP_ERR_SYSTEM. */
 bp_err bp_chunks_read(bp_chunks *chunks, int64_t first, int64_t count, int32_t *tokens);
-
-#endif

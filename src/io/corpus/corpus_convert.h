@@ -1,8 +1,7 @@
 /* A foreign corpus (an HDF5 file that another program wrote) to a native one, once. A separate
  * process, with time limits, reads the foreign file: if a file makes the HDF5 library crash or
  * decode for hours, that process ends and the caller reports it. Local: no MPI. */
-#ifndef BP_IO_CORPUS_CORPUS_CONVERT_H
-#define BP_IO_CORPUS_CORPUS_CONVERT_H
+#pragma once
 
 #include "base/err.h"
 #include <stdint.h>
@@ -34,5 +33,3 @@ bp_err bp_corpus_convert(const bp_corpus_conversion *conversion, bp_corpus_conve
 /** Processor time allowed for reading, in addition to the time for the file's size: 30 s; tests set
  * it. */
 extern double bp_corpus_convert_seconds;
-
-#endif

@@ -1,6 +1,5 @@
 /* One native corpus file (HDF5). docs/formats.md has the layout. Local: no MPI. */
-#ifndef BP_IO_CORPUS_CORPUS_FILE_H
-#define BP_IO_CORPUS_CORPUS_FILE_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/hash.h"
@@ -100,5 +99,3 @@ bp_err bp_corpus_file_value(bp_corpus_file *file, int k, bp_corpus_value *out);
 bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes);
 
 /* Writing: see corpus_writer.h, and corpus_build.h for text to a corpus file. */
-
-#endif

@@ -1,8 +1,7 @@
 /* Inside a corpus file: corpus_file.c and corpus_numbers.c check, open and have the public
  * functions, corpus_columns.c reads the columns of native files and, for corpus_convert.c, of
  * foreign ones. */
-#ifndef BP_IO_CORPUS_CORPUS_FILE_PRIV_H
-#define BP_IO_CORPUS_CORPUS_FILE_PRIV_H
+#pragma once
 
 #include "corpus_chunks.h"
 #include "extents.h"
@@ -82,5 +81,3 @@ bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_
 bp_err bp_corpus_load_numbers(bp_corpus_file *file, bp_column_kind kind);
 /** A whole column of bytes. */
 bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char *bytes);
-
-#endif

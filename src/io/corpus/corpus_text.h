@@ -1,6 +1,5 @@
 /* Messages for text in place of a corpus, with the tool that converts it. */
-#ifndef BP_IO_CORPUS_CORPUS_TEXT_H
-#define BP_IO_CORPUS_CORPUS_TEXT_H
+#pragma once
 
 #include "base/err.h"
 
@@ -9,5 +8,3 @@
 bp_err bp_corpus_refuse_text(int fd, const char *path);
 /** Errors: BP_ERR_INPUT `path` is a folder, with the file to name instead. */
 bp_err bp_corpus_refuse_folder(const char *path);
-
-#endif

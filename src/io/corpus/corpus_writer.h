@@ -12,8 +12,7 @@
  * Without a commit nothing remains; the leftovers of a killed process are removed when the output
  * is written again. Chunks may be compressed elsewhere (spec.pack). Local: no MPI.
  */
-#ifndef BP_IO_CORPUS_CORPUS_WRITER_H
-#define BP_IO_CORPUS_CORPUS_WRITER_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -137,5 +136,3 @@ bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out);
 
 /** Add packed chunk `number`. Errors: BP_ERR_IO. */
 bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_packed *packed);
-
-#endif

@@ -1,7 +1,6 @@
 /* Inside the corpus writer: corpus_writer.c collects tokens and documents, corpus_commit.c makes
  * the file from them. */
-#ifndef BP_IO_CORPUS_CORPUS_WRITER_PRIV_H
-#define BP_IO_CORPUS_CORPUS_WRITER_PRIV_H
+#pragma once
 
 #include "dictionary.h"
 #include "extents.h"
@@ -66,5 +65,3 @@ bp_err bp_corpus_writer_pad_tags(bp_corpus_writer *writer, int64_t end);
 void bp_corpus_writer_begin_sync(bp_corpus_writer *writer, int64_t end);
 /** Append a row to the table. */
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);
-
-#endif

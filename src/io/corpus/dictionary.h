@@ -1,6 +1,5 @@
 /* A dictionary: texts numbered in the order of their first appearance. Local: no MPI. */
-#ifndef BP_IO_CORPUS_DICTIONARY_H
-#define BP_IO_CORPUS_DICTIONARY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ typedef struct bp_dictionary { /* {0} is an empty one */
 /** The number of `text`; adds it if it is new. */
 int64_t bp_dictionary_code(bp_dictionary *dictionary, const char *text);
 void bp_dictionary_clear(bp_dictionary *dictionary);
-
-#endif

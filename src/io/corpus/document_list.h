@@ -1,6 +1,5 @@
 /* A list of document ids, one per line: documents to take, or to skip. Local: no MPI. */
-#ifndef BP_IO_CORPUS_DOCUMENT_LIST_H
-#define BP_IO_CORPUS_DOCUMENT_LIST_H
+#pragma once
 
 #include "base/err.h"
 #include "text/unicode/strmap.h"
@@ -23,5 +22,3 @@ void bp_document_list_clear(bp_document_list *list);
 
 /** Is it in the list? Marks it as found. */
 bool bp_document_list_has(bp_document_list *list, const char *id);
-
-#endif

@@ -1,8 +1,7 @@
 /* Extents: the table /checksums of a corpus file. Every row is a range of the file with its hash;
  * everything that no row covers has one hash, in the user block. So data can be checked piece by
  * piece as it is read, and HDF5's own structures before HDF5 reads them. */
-#ifndef BP_IO_CORPUS_EXTENTS_H
-#define BP_IO_CORPUS_EXTENTS_H
+#pragma once
 
 #include "base/err.h"
 #include "io/h5/user_block.h"
@@ -43,5 +42,3 @@ bp_err bp_extent_read(const bp_extent *extent, int fd, void *data, const char *w
 /** data[bytes] = the file's bytes from `offset` on, which whole rows cover; checks all of them. */
 bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *data, int64_t bytes,
                        const char *what, const char *path);
-
-#endif

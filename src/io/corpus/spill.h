@@ -1,7 +1,6 @@
 /* A spill: bytes added at the end and read back later, in memory while they are few, then in an
  * unlinked file. For data that grows with the number of documents. Local: no MPI. */
-#ifndef BP_IO_CORPUS_SPILL_H
-#define BP_IO_CORPUS_SPILL_H
+#pragma once
 
 #include "base/err.h"
 #include <stddef.h>
@@ -22,5 +21,3 @@ bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes);
 /** Bytes before `end` are not read again: gives their memory and disk back, where the file system
  * can. */
 void bp_spill_forget(bp_spill *spill, int64_t end);
-
-#endif

@@ -1,8 +1,7 @@
 /* Token files that other programs train on (Megatron-LM, llm.c, nanoGPT, datatrove) to a native
  * corpus: ids unchanged, documents by the file's index or by the end-of-document token.
  * docs/formats.md has the layouts. Local: no MPI. */
-#ifndef BP_IO_CORPUS_TOKEN_FILES_H
-#define BP_IO_CORPUS_TOKEN_FILES_H
+#pragma once
 
 #include "base/err.h"
 #include "io/corpus/corpus_convert.h"
@@ -38,5 +37,3 @@ char *bp_token_layout_path(const char *name, const char *given, int k);
  * other tokens, an id beyond the vocabulary, no tokens; BP_ERR_USAGE vocab_size is required, or
  * eod_id is beyond it; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_CREATE, BP_ERR_IO; BP_ERR_STOPPED. */
 bp_err bp_token_files_convert(const bp_token_files *files, bp_corpus_converted *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* One token file while it is read: token_layouts.c knows headers and indices, token_files.c makes
  * documents of the ids. */
-#ifndef BP_IO_CORPUS_TOKEN_FILES_PRIV_H
-#define BP_IO_CORPUS_TOKEN_FILES_PRIV_H
+#pragma once
 
 #include "io/corpus/token_files.h"
 
@@ -50,5 +49,3 @@ char *token_layout_path(const token_layout *layout, const char *given, int k);
 /** NULL if there is none. */
 const token_layout *token_layout_of(const char *name);
 void token_file_close(token_file *file);
-
-#endif

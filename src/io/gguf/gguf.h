@@ -5,8 +5,7 @@
  * Local: no MPI.
  * Source: ggml-org/ggml, docs/gguf.md.
  */
-#ifndef BP_IO_GGUF_GGUF_H
-#define BP_IO_GGUF_GGUF_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -96,5 +95,3 @@ bp_err bp_gguf_write(bp_gguf_writer *writer, const float *values);
 bp_err bp_gguf_finish(bp_gguf_writer **writer);
 /** Close without errors: the file will be discarded. */
 void bp_gguf_drop(bp_gguf_writer **writer);
-
-#endif

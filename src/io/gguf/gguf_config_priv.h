@@ -1,6 +1,5 @@
 /* Conversions between the keys of GGUF files and config.json beyond single numbers. */
-#ifndef BP_IO_GGUF_GGUF_CONFIG_PRIV_H
-#define BP_IO_GGUF_GGUF_CONFIG_PRIV_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -28,5 +27,3 @@ bp_err gguf_take_layers(json_t *config, const json_t *keys, const bp_gguf_family
                         const char *path);
 /** Put the same into a file's keys. Errors: BP_ERR_FORMAT if llama.cpp computes it differently. */
 bp_err gguf_put_layers(json_t *keys, const json_t *config, const bp_gguf_family *family);
-
-#endif

@@ -1,6 +1,5 @@
 /* A checkpoint as a GGUF file. */
-#ifndef BP_IO_GGUF_GGUF_EXPORT_H
-#define BP_IO_GGUF_GGUF_EXPORT_H
+#pragma once
 
 #include "io/gguf/gguf.h"
 #include "io/huggingface/hf_model.h"
@@ -22,5 +21,3 @@ typedef struct bp_gguf_options {
  *             counterpart; BP_ERR_CREATE `out` exists, or can't be created. */
 bp_err bp_gguf_export(bp_checkpoint *checkpoint, const char *out, const bp_gguf_options *options,
                       const bp_hf_export_options *huggingface, const bp_hf_table *const *tables);
-
-#endif

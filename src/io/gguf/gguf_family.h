@@ -1,7 +1,6 @@
 /* Names of a model's sizes and tensors in GGUF files and in Hugging Face's folders: one table per
  * architecture, for reading and writing. Only data. */
-#ifndef BP_IO_GGUF_GGUF_FAMILY_H
-#define BP_IO_GGUF_GGUF_FAMILY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ typedef struct bp_gguf_family {
 
 /** Ended by NULL. */
 extern const bp_gguf_family *const bp_gguf_families[];
-
-#endif

@@ -1,6 +1,5 @@
 /* Names of tensors, in GGUF files and in Hugging Face's folders. */
-#ifndef BP_IO_GGUF_GGUF_NAMES_PRIV_H
-#define BP_IO_GGUF_GGUF_NAMES_PRIV_H
+#pragma once
 
 #include "io/gguf/gguf_family.h"
 
@@ -11,5 +10,3 @@ const bp_gguf_row *gguf_to_huggingface(char out[GGUF_NAME_BYTES], const bp_gguf_
                                        const char *name);
 const bp_gguf_row *gguf_of_huggingface(char out[GGUF_NAME_BYTES], const bp_gguf_family *family,
                                        const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* How byte-level BPE splits text, by the names in GGUF files. */
-#ifndef BP_IO_GGUF_GGUF_PATTERN_PRIV_H
-#define BP_IO_GGUF_GGUF_PATTERN_PRIV_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -19,5 +18,3 @@ json_t *gguf_pattern_normalizer(const gguf_pattern *pattern);
 json_t *gguf_pattern_steps(const gguf_pattern *pattern);
 /** The pattern of a tokenizer.json; NULL if it is none of these. */
 const gguf_pattern *gguf_pattern_of(const json_t *root);
-
-#endif

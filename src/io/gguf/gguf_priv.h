@@ -1,6 +1,5 @@
 /* An opened GGUF file. */
-#ifndef BP_IO_GGUF_GGUF_PRIV_H
-#define BP_IO_GGUF_GGUF_PRIV_H
+#pragma once
 
 #include "io/gguf/gguf.h"
 
@@ -15,5 +14,3 @@ struct bp_gguf {
     int64_t count;
     const bp_gguf_tensor **by_name;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Rotary positions, between GGUF files and config.json. */
-#ifndef BP_IO_GGUF_GGUF_ROTARY_PRIV_H
-#define BP_IO_GGUF_GGUF_ROTARY_PRIV_H
+#pragma once
 
 #include "io/gguf/gguf_config_priv.h"
 #include "io/gguf/gguf_priv.h"
@@ -36,5 +35,3 @@ bp_err gguf_take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_famil
  * computes it differently. */
 bp_err gguf_put_rotary(gguf_rotary *out, json_t *keys, const json_t *config,
                        const bp_gguf_family *family);
-
-#endif

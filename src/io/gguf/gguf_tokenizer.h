@@ -1,6 +1,5 @@
 /* The tokenizer that a GGUF file holds, as tokenizer.json. */
-#ifndef BP_IO_GGUF_GGUF_TOKENIZER_H
-#define BP_IO_GGUF_GGUF_TOKENIZER_H
+#pragma once
 
 #include "io/gguf/gguf.h"
 #include "text/tokenizer/tokenizer.h"
@@ -20,5 +19,3 @@ json_t *bp_gguf_token_names(const bp_gguf *file);
  *
  * Errors: BP_ERR_FORMAT a tokenizer that GGUF files can't describe. */
 bp_err bp_gguf_put_tokenizer(json_t *keys, const bp_tokenizer *tokenizer, int64_t vocab_size);
-
-#endif

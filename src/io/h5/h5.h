@@ -14,8 +14,7 @@
  * Datasets are contiguous, little-endian, and 1-D except for tables and checkpoints' pieces. Names
  * are paths ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
  */
-#ifndef BP_IO_H5_H5_H
-#define BP_IO_H5_H5_H
+#pragma once
 
 #include "base/err.h"
 #include "base/files/fs.h"
@@ -175,5 +174,3 @@ bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *o
  * size does not match the shape, or more values than are stored in the file (missing chunks too).
  * Errors: BP_ERR_FORMAT with the reason. */
 bp_err bp_h5_walk(bp_h5 *file, const char *name);
-
-#endif

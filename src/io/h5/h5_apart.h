@@ -1,7 +1,6 @@
 /* Foreign HDF5 files are read in a separate process: a file that makes the library crash, or loop,
  * ends only that process, and is refused. */
-#ifndef BP_IO_H5_H5_APART_H
-#define BP_IO_H5_H5_APART_H
+#pragma once
 
 #include "base/err.h"
 #include <stddef.h>
@@ -28,5 +27,3 @@ double bp_h5_apart_seconds(double least, long long file_bytes);
  * Errors: those of the work, with its message; BP_ERR_FORMAT it crashed or took too long;
  * BP_ERR_SYSTEM no process, or it was killed; BP_ERR_STOPPED a stop was requested. */
 bp_err bp_h5_run_apart(const bp_h5_apart *job);
-
-#endif

@@ -1,6 +1,5 @@
 /* Inside the HDF5 wrappers. */
-#ifndef BP_IO_H5_H5_PARTS_H
-#define BP_IO_H5_H5_PARTS_H
+#pragma once
 
 #include "io/h5/h5.h"
 
@@ -44,5 +43,3 @@ bp_err bp_h5_walk_lengths(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
                           const bp_h5_shape *shape);
 
 hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
-
-#endif

@@ -1,8 +1,7 @@
 /* HDF5's filter 32000 (LZF, h5py's `compression="lzf"`), only decoding: foreign corpora may
  * have it. Source: the LZF format of Marc Lehmann's liblzf; cd_values of h5py's lzf_filter: [2] is
  * the chunk's bytes. */
-#ifndef BP_IO_H5_LZF_FILTER_H
-#define BP_IO_H5_LZF_FILTER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes)
 
 /** An H5Z_class2_t without an encoder. */
 extern const void *const bp_lzf_filter;
-
-#endif

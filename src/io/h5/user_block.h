@@ -22,8 +22,7 @@
  *
  * Local: no MPI. No HDF5 call is made here.
  */
-#ifndef BP_IO_H5_USER_BLOCK_H
-#define BP_IO_H5_USER_BLOCK_H
+#pragma once
 
 #include "base/err.h"
 #include <stdint.h>
@@ -73,5 +72,3 @@ bp_err bp_user_block_verify(bp_user_block *out, const char *path);
  * names both). */
 bp_err bp_user_block_expect(const bp_user_block *block, const char *kind, int version,
                             const char *path);
-
-#endif

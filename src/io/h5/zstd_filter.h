@@ -4,8 +4,7 @@
  * This file and zstd_filter.c use nothing else: the plugin links neither bagpipe nor libhdf5.
  * Source: filter registry of The HDF Group, 32015; calling convention in H5Zpublic.h.
  */
-#ifndef BP_IO_H5_ZSTD_FILTER_H
-#define BP_IO_H5_ZSTD_FILTER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@
 
 /** An H5Z_class2_t, for H5Zregister() and H5PLget_plugin_info(). */
 extern const void *const bp_zstd_filter;
-
-#endif

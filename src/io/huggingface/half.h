@@ -1,6 +1,5 @@
 /* The 16-bit floats of safetensors files: IEEE 754's half precision and bfloat16. Local: no MPI. */
-#ifndef BP_IO_HUGGINGFACE_HALF_H
-#define BP_IO_HUGGINGFACE_HALF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ float bp_float_of_bf16(uint16_t bits);
  * 754-2019, 4.3.1. */
 uint16_t bp_f16_of_float(float value);
 uint16_t bp_bf16_of_float(float value);
-
-#endif

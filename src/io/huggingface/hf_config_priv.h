@@ -1,6 +1,5 @@
 /* config.json, by tables. */
-#ifndef BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
-#define BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "io/huggingface/hf_model.h"
@@ -85,5 +84,3 @@ bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const c
 
 /** Does a model have a part that requires a flag to be set, or not set ("!FLAG")? NULL: always. */
 bool hf_is_set(const bp_hf_shape *shape, const char *flag);
-
-#endif

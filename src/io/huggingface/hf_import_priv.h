@@ -1,6 +1,5 @@
 /* An opened Hugging Face folder, shared by the files that open it. */
-#ifndef BP_IO_HUGGINGFACE_HF_IMPORT_PRIV_H
-#define BP_IO_HUGGINGFACE_HF_IMPORT_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "io/huggingface/hf_model.h"
@@ -52,5 +51,3 @@ const bp_safetensor *hf_find_theirs(const bp_hf_model *model, const char *name,
 /** Divide the tensors without a row into ignored and unknown ones. Errors: BP_ERR_FORMAT an extra
  * layer, a head that differs from what it is tied to; those of reading. */
 bp_err hf_sort_out(bp_hf_model *model);
-
-#endif

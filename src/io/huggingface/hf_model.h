@@ -7,8 +7,7 @@
  * Which of their tensors is which of ours is in a family's table (hf_table.h). Memory is
  * bounded by two copies of the largest tensor. Local: no MPI, except where a checkpoint is read.
  */
-#ifndef BP_IO_HUGGINGFACE_HF_MODEL_H
-#define BP_IO_HUGGINGFACE_HF_MODEL_H
+#pragma once
 
 #include "base/config/json.h"
 #include "io/checkpoint/checkpoint.h"
@@ -133,5 +132,3 @@ typedef struct bp_hf_sink {
  * Collective, Errors: as bp_hf_export, and those of the sink. */
 bp_err bp_hf_export_to(bp_checkpoint *checkpoint, const bp_hf_sink *sink,
                        const bp_hf_export_options *options, const bp_hf_table *const *tables);
-
-#endif

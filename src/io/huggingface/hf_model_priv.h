@@ -1,6 +1,5 @@
 /* The tensors of a model, theirs and ours, by its table. */
-#ifndef BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
-#define BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
+#pragma once
 
 #include "io/huggingface/hf_model.h"
 
@@ -58,5 +57,3 @@ int hf_file_shape(const hf_tensor *tensor, int64_t shape[3]);
  * [blocks][rows of all parts][columns], and part p [blocks][part_rows[p]][columns]. */
 void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int part);
 void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int part);
-
-#endif

@@ -1,7 +1,6 @@
 /* The description of a family's Hugging Face folders: one table, for reading and writing. Only
  * data: sizes, required settings, and the mapping of tensors. */
-#ifndef BP_IO_HUGGINGFACE_HF_TABLE_H
-#define BP_IO_HUGGINGFACE_HF_TABLE_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -248,5 +247,3 @@ bool bp_hf_is_given(const bp_hf_shape *shape, int k);
 /** Append size k for people, "width 64": a token's id by its name in config.json, a choice by its
  * word. Local. */
 void bp_hf_size_text(bp_buffer *out, const bp_hf_shape *shape, int k);
-
-#endif

@@ -4,8 +4,7 @@
  * is used. Memory is bounded by the header; tensors are read and written in parts. Local: no MPI.
  * Source: github.com/huggingface/safetensors, "Format"; its limit of 100 MB for the header.
  */
-#ifndef BP_IO_HUGGINGFACE_SAFETENSORS_H
-#define BP_IO_HUGGINGFACE_SAFETENSORS_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -96,5 +95,3 @@ bp_err bp_safetensors_write(bp_safetensors_writer *writer, const float *values, 
 bp_err bp_safetensors_finish(bp_safetensors_writer **writer);
 /** Close without errors: the file will be discarded. */
 void bp_safetensors_drop(bp_safetensors_writer **writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Figures as text for pages and people. Local: no MPI. */
-#ifndef BP_JOB_REPORT_FIGURES_H
-#define BP_JOB_REPORT_FIGURES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 char *bp_report_figure(double value, double error, bool difference);
 /** Text of a number with commas between thousands of its integer part. Free with bp_free(). */
 char *bp_report_thousands(const char *digits);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lines of generate's outputs.jsonl, read back: by its page, and by tools. Local: no MPI. */
-#ifndef BP_JOB_REPORT_OUTPUTS_H
-#define BP_JOB_REPORT_OUTPUTS_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -21,5 +20,3 @@ bp_err bp_output_read(bp_output *out, const json_t *line, int64_t before, const 
 /** Returns BP_ERR_FORMAT, with the message that member `key` of that line is missing or of another
  * type. */
 bp_err bp_output_fail(const char *path, int64_t number, const char *key);
-
-#endif

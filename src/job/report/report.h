@@ -6,8 +6,7 @@
  *
  * Both are read from the folder $BAGPIPE_SHARE/report if that is set, else from
  * ../share/bagpipe/report relative to the program's folder. */
-#ifndef BP_JOB_REPORT_REPORT_H
-#define BP_JOB_REPORT_REPORT_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -60,5 +59,3 @@ char *bp_report_svg(const char *text, const char *prefix);
  * ids begin with `prefix`. If gnuplot fails, page.notice says why, and that is not an error.
  * Errors: those of bp_report_script. */
 bp_err bp_report_plot(json_t *page, const char *name, const json_t *variables, const char *prefix);
-
-#endif

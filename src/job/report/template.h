@@ -1,6 +1,5 @@
 /* Text from a template and JSON: the part of Mustache that pages need. Local: no MPI. */
-#ifndef BP_JOB_REPORT_TEMPLATE_H
-#define BP_JOB_REPORT_TEMPLATE_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -29,5 +28,3 @@ bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, co
 void bp_html_escape(bp_buffer *out, const char *text, size_t bytes);
 /** Add JSON text that is safe in a <script>: without '<', which could end it. */
 void bp_script_escape(bp_buffer *out, const char *json);
-
-#endif

@@ -1,7 +1,6 @@
 /* Plots of trainings: a page, or a picture, of one run or of several in the same axes. Local: no
  * MPI, no lock; the run folders are only read. */
-#ifndef BP_JOB_REPORT_TRAINING_H
-#define BP_JOB_REPORT_TRAINING_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -26,5 +25,3 @@ void bp_training_keep_page(const char *folder, bool is_new);
  *             logged a step. */
 bp_err bp_training_picture(const char *path, const char *const *folders, int64_t count,
                            const char *x, bool png);
-
-#endif

@@ -14,8 +14,7 @@
  * float32; scores and sums are always float32. The weights in bf16 products are rounded, so their
  * exponentials are within a relative 7.5e-5 there, a 52nd of that rounding.
  */
-#ifndef BP_MATH_ATTENTION_ATTENTION_H
-#define BP_MATH_ATTENTION_ATTENTION_H
+#pragma once
 
 #include "base/rng.h"
 #include "math/gemm/linear.h"
@@ -127,5 +126,3 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
                           const bp_attention_shape *shape, int64_t b, int64_t h);
 /** Bytes for the threads set now (bp_math_set_threads comes first). */
 size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape);
-
-#endif

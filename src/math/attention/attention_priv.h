@@ -1,7 +1,6 @@
 /* Shared by both implementations of attention: a head, its tiles, the positions of its dropout
  * words. */
-#ifndef BP_MATH_ATTENTION_ATTENTION_PRIV_H
-#define BP_MATH_ATTENTION_ATTENTION_PRIV_H
+#pragma once
 
 #include "base/numbers.h"
 #include "math/attention/attention.h"
@@ -250,5 +249,3 @@ void bp_head_forward_entmax(const bp_head *one, const bp_head_results *results, 
                             int64_t last_row, float *scratch);
 void bp_head_backward_entmax(const bp_head *one, const bp_head_results *results, float *scratch);
 int64_t bp_head_scratch_entmax(const bp_attention_shape *shape);
-
-#endif

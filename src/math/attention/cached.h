@@ -5,8 +5,7 @@
  * other data in the call, on the sequence's place in the cache, or on the number of calls that
  * filled it. It differs from bp_attention_forward, which sums in another order.
  */
-#ifndef BP_MATH_ATTENTION_CACHED_H
-#define BP_MATH_ATTENTION_CACHED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ void bp_attention_cached(float *out, float *cache, const float *qkv, const bp_ca
                          const bp_cached_shape *shape, void *scratch);
 /** Bytes for the threads set now. */
 size_t bp_cached_scratch_bytes(const bp_cached_shape *shape);
-
-#endif

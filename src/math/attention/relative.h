@@ -1,8 +1,7 @@
 /* Relative positions: a bias of a score by the distance of a key from its query, learned per
  * bucket of distances and head, or fixed (ALiBi). Source: Raffel et al. 2020, T5, section 2.1,
  * following its program. */
-#ifndef BP_MATH_ATTENTION_RELATIVE_H
-#define BP_MATH_ATTENTION_RELATIVE_H
+#pragma once
 
 #include "math/attention/attention.h"
 
@@ -45,5 +44,3 @@ void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_s
 void bp_alibi_fill(float *bias, const bp_attention_shape *shape);
 void bp_alibi_fill_cached(float *bias, int64_t first_head, int64_t heads, int64_t H,
                           int64_t capacity, int64_t end);
-
-#endif

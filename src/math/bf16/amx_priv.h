@@ -1,6 +1,5 @@
 /* A block of 32 x 32 sums in AMX's tile registers 0 to 3; registers 4 to 7 hold the operands. */
-#ifndef BP_MATH_BF16_AMX_PRIV_H
-#define BP_MATH_BF16_AMX_PRIV_H
+#pragma once
 
 #include <stdint.h>
 #ifdef BP_AMX_EMULATED
@@ -62,5 +61,3 @@ static inline void store_sums(float *c, int64_t row)
     _tile_stored(2, c + TILE * row, row * 4);
     _tile_stored(3, c + TILE * row + TILE, row * 4);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * steps of 32; k is cut only between steps: so its bits do not depend on M, N, threads or cache
  * sizes.
  */
-#ifndef BP_MATH_BF16_BF16_GEMM_H
-#define BP_MATH_BF16_BF16_GEMM_H
+#pragma once
 
 #include "math/gemm/operand_pass.h"
 #include <stdbool.h>
@@ -200,5 +199,3 @@ void bp_bf16_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product
                     const bp_strip_share *share, void *scratch);
 /** For one thread; 64-byte aligned. */
 size_t bp_bf16_strips_bytes(int64_t M, int64_t K);
-
-#endif

@@ -1,7 +1,6 @@
 /* Weight gradients with AMX: dw[outs][ins] (+)= dyt x. The thread that multiplies transposes its
  * part of dy; x is in panels. */
-#ifndef BP_MATH_BF16_BF16_GRADIENT_PRIV_H
-#define BP_MATH_BF16_BF16_GRADIENT_PRIV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ bool bp_bf16_takes_gradient(const struct bp_bf16_kernel *kernel, const bp_bf16_g
                             int threads);
 /** Bytes of `scratch`, 64-byte aligned; 0 if no gradient of at most K rows uses these loops. */
 size_t bp_bf16_gradient_bytes(const struct bp_bf16_kernel *kernel, int64_t K, int threads);
-
-#endif

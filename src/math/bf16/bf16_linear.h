@@ -1,6 +1,5 @@
 /* Linear maps by our own bf16 products (bf16_gemm.h). */
-#ifndef BP_MATH_BF16_BF16_LINEAR_H
-#define BP_MATH_BF16_BF16_LINEAR_H
+#pragma once
 
 #include "math/bf16/bf16_gemm.h"
 #include "math/gemm/linear_parts.h"
@@ -38,5 +37,3 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
  * optionally only of the forward ones. */
 size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,
                                int64_t ins, bool forward_only);
-
-#endif

@@ -5,8 +5,7 @@
  * come in powers of 2 (log2 e is in the queries' scale). D is the head width, Dp that in whole
  * BP_BF16_BLOCKs; elements beyond D, and beyond the last row, are written as 0.
  */
-#ifndef BP_MATH_BF16_BF16_PASSES_H
-#define BP_MATH_BF16_BF16_PASSES_H
+#pragma once
 
 #include "math/loops/loops.h"
 #include <stdbool.h>
@@ -82,5 +81,3 @@ typedef struct bp_bf16_passes {
 } bp_bf16_passes;
 
 extern const bp_bf16_passes bp_bf16_passes_avx512;
-
-#endif

@@ -1,6 +1,5 @@
 /* Small bf16 matrix products with float32 sums, for attention: by AMX, or by AVX512_BF16. */
-#ifndef BP_MATH_BF16_BF16_TILES_H
-#define BP_MATH_BF16_BF16_TILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ typedef struct bp_bf16_tiles {
 } bp_bf16_tiles;
 
 extern const bp_bf16_tiles bp_bf16_tiles_amx, bp_bf16_tiles_avx512;
-
-#endif

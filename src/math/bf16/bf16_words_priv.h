@@ -1,7 +1,6 @@
 /* Vectors of bf16 pairs (AVX-512 with AVX512_BF16): the building blocks of packing and attention's
  * passes. */
-#ifndef BP_MATH_BF16_BF16_WORDS_PRIV_H
-#define BP_MATH_BF16_BF16_WORDS_PRIV_H
+#pragma once
 
 #include "math/gemm/transpose_avx512.h"
 #include <stdint.h>
@@ -79,5 +78,3 @@ WORDS_TARGET static inline __m512i pair_right(__m512i upper, __m512i lower)
 
     return _mm512_permutex2var_epi16(lower, order, upper);
 }
-
-#endif

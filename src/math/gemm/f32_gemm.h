@@ -7,8 +7,7 @@
  * then added to what is there: so its bits do not depend on M, N, the position of its row and
  * column, or threads.
  */
-#ifndef BP_MATH_GEMM_F32_GEMM_H
-#define BP_MATH_GEMM_F32_GEMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ typedef struct bp_f32_product {
 void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *product, void *workspace);
 /** With the current threads. Depends on N, K, and the left side's location, not on data. */
 size_t bp_f32_workspace_bytes(const bp_f32_product *product);
-
-#endif

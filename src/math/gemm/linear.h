@@ -18,8 +18,7 @@
  * Unplanned memory, and shapes that the library refuses, are bugs (BP_ASSERT). It warns when
  * oneDNN falls back to its reference implementation.
  */
-#ifndef BP_MATH_GEMM_LINEAR_H
-#define BP_MATH_GEMM_LINEAR_H
+#pragma once
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -165,5 +164,3 @@ size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, 
 /** For calls whose rows are already operands. */
 size_t bp_linear_operand_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs,
                                        int64_t ins);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files that implement linear.h, and used by the rest of this library. */
-#ifndef BP_MATH_GEMM_LINEAR_PARTS_H
-#define BP_MATH_GEMM_LINEAR_PARTS_H
+#pragma once
 
 #include "math/bf16/bf16_tiles.h"
 #include "math/gemm/linear.h"
@@ -101,5 +100,3 @@ void bp_multiply_few_rows(const bp_few_rows *all);
 /** Weight gradients of rows in two places are one product; else false, and nothing is done. */
 bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
                               bool fresh);
-
-#endif

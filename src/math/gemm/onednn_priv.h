@@ -1,7 +1,6 @@
 /* The parts of oneDNN's C API that differ between 2.x (onednn_v2.c) and 3.x (onednn_v3.c): memory
  * descriptors, and how primitives are described. Everything returns a dnnl_status_t. */
-#ifndef BP_MATH_GEMM_ONEDNN_PRIV_H
-#define BP_MATH_GEMM_ONEDNN_PRIV_H
+#pragma once
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ dnnl_status_t bp_reorder_describe(dnnl_primitive_desc_t *out, dnnl_engine_t engi
                                   const_dnnl_primitive_attr_t attributes);
 /** The result is added to the destination. */
 dnnl_status_t bp_post_ops_add_sum(dnnl_post_ops_t operations);
-
-#endif

@@ -1,7 +1,6 @@
 /* Products of oneDNN's matmul primitive: created once for each (kind, shape, threads) and cached
  * in the bp_gemm. */
-#ifndef BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
-#define BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
+#pragma once
 
 #include "base/err.h"
 #include "math/bf16/bf16_linear.h"
@@ -113,5 +112,3 @@ const float *bp_weight_plain(const bp_weight *w);
 size_t bp_weight_staged_bytes(int64_t outs, int64_t ins);
 /** The same for our own products. */
 const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);
-
-#endif

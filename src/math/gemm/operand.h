@@ -1,7 +1,6 @@
 /* Operands of matrix products: produced once, in the form that the products of a bp_gemm
  * (linear.h) read, by the pass that computes their values (kernels.h). */
-#ifndef BP_MATH_GEMM_OPERAND_H
-#define BP_MATH_GEMM_OPERAND_H
+#pragma once
 
 #include "base/mem.h"
 #include <stdint.h>
@@ -53,5 +52,3 @@ static inline float bp_operand_value(const bp_operand *x, int64_t at)
 void bp_operand_fill(const bp_operand *to, const float *x);
 /** Rows [first, first + rows) of it; of no rows, where its first one would be. */
 bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows);
-
-#endif

@@ -1,7 +1,6 @@
 /* How passes write operands: n values of a row at a time, through a buffer that stays in the
  * first-level cache. */
-#ifndef BP_MATH_GEMM_OPERAND_PASS_H
-#define BP_MATH_GEMM_OPERAND_PASS_H
+#pragma once
 
 #include "base/numbers.h"
 #include "math/kernels/kernels.h"
@@ -88,5 +87,3 @@ typedef struct bp_epilogue {
     const bp_bias_gradient *bias;        /* NULL: not wanted; its scratch is not used */
     const bp_operand *read, *written[2]; /* bf16, prefetched; may be NULL */
 } bp_epilogue;
-
-#endif

@@ -1,6 +1,5 @@
 /* Weights held in 8 bits (math/kernels/q8.h), and products with them. */
-#ifndef BP_MATH_GEMM_Q8_PRIV_H
-#define BP_MATH_GEMM_Q8_PRIV_H
+#pragma once
 
 #include "math/gemm/linear_parts.h"
 #include "math/kernels/q8.h"
@@ -16,5 +15,3 @@ size_t bp_q8_scratch_bytes(int64_t rows, int64_t ins);
 typedef void bp_q8_multiply(const bp_q8_product *product);
 /** The fastest implementation here; all have the same bits. */
 bp_q8_multiply *bp_q8_multiply_here(void);
-
-#endif

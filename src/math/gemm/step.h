@@ -5,8 +5,7 @@
  * share, the same ones at each call, so that a thread's panels stay in its caches. A row's sums
  * are added in the order of k, whatever the other rows and the threads: a row's bits depend only
  * on that row. In bf16 the products are the library's (linear.h). */
-#ifndef BP_MATH_GEMM_STEP_H
-#define BP_MATH_GEMM_STEP_H
+#pragma once
 
 #include "math/gemm/linear.h"
 
@@ -31,5 +30,3 @@ void bp_step_forward(float *y, const float *x, const bp_step_weight *w, const fl
                      int64_t rows);
 /** dx[rows][ins] = dy[rows][outs] W; dx must not be dy's memory. */
 void bp_step_backward(float *dx, const float *dy, const bp_step_weight *w, int64_t rows);
-
-#endif

@@ -1,6 +1,5 @@
 /* Words [16][16] transposed in registers (AVX-512). */
-#ifndef BP_MATH_GEMM_TRANSPOSE_AVX512_H
-#define BP_MATH_GEMM_TRANSPOSE_AVX512_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -41,5 +40,3 @@ WORDS_TARGET static inline __attribute__((always_inline)) void transpose(__m512i
         words[i + 12] = _mm512_shuffle_i32x4(other[i + 4], other[i + 12], 0xdd);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Recurrent cells between their matrix products: the gates of rows, forward and backward; and the
  * nodes of a graph cell. */
-#ifndef BP_MATH_KERNELS_CELLS_H
-#define BP_MATH_KERNELS_CELLS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -85,5 +84,3 @@ void bp_batch_norm_backward(float *dx, const float *y, const float *rstd, int64_
 
 /** y = tanh(x); y may be x. */
 void bp_tanh(float *y, const float *x, int64_t n);
-
-#endif

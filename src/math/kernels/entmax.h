@@ -11,8 +11,7 @@
  * Source: Peters, Niculae & Martins 2019, "Sparse Sequence-to-Sequence Models", equations 7 and 8,
  * sections 3.2 and 3.3; the steps are ours.
  */
-#ifndef BP_MATH_KERNELS_ENTMAX_H
-#define BP_MATH_KERNELS_ENTMAX_H
+#pragma once
 
 #include "math/gemm/operand.h"
 #include <stdbool.h>
@@ -39,5 +38,3 @@ void bp_entmax_gradient(const bp_operand *gradient, const float *logits, const d
                         const int32_t *targets, const float *weight, int64_t first);
 /** y[n] = log p for z[n], or `zero` where p is 0. */
 void bp_entmax_logs(float *y, const float *z, int64_t n, double tau, float zero);
-
-#endif

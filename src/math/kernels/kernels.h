@@ -6,8 +6,7 @@
  * (activations and the softmax: with every one that has fused multiply-adds). A non-finite number
  * stays non-finite.
  */
-#ifndef BP_MATH_KERNELS_KERNELS_H
-#define BP_MATH_KERNELS_KERNELS_H
+#pragma once
 
 #include "base/rng.h"
 #include "math/gemm/operand.h"
@@ -293,5 +292,3 @@ void bp_factor_sums(const bp_factored *at, const float *g, double scale, double 
 void bp_factor_squares(double *sum, const bp_factored *at, const float *g);
 /** w = keep w - rate g row column. */
 void bp_factor_apply(float *w, const bp_factored *at, const float *g, double rate, double keep);
-
-#endif

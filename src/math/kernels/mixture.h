@@ -8,8 +8,7 @@
  * BP_MIXTURE_BLOCK entries, float64 over blocks in their order. Threads take rows. Products may be
  * fused with sums, so that bits may differ between instruction sets.
  */
-#ifndef BP_MATH_KERNELS_MIXTURE_H
-#define BP_MATH_KERNELS_MIXTURE_H
+#pragma once
 
 #include "math/kernels/kernels.h"
 
@@ -56,5 +55,3 @@ typedef struct bp_scaled_row {
 } bp_scaled_row;
 void bp_scaled_rows(bp_scaled_row *sums, const bp_mixture *in, const float *shift,
                     const float *betas, int count);
-
-#endif

@@ -8,8 +8,7 @@
  * instruction set and any number of rows.
  *
  * Source: the blocks are those of ggml's Q8_0 (there d is float16); two digits for x are ours. */
-#ifndef BP_MATH_KERNELS_Q8_H
-#define BP_MATH_KERNELS_Q8_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ typedef struct bp_q8_product {
 
 /** The same by AVX512_VNNI. */
 void bp_q8_multiply_vnni(const bp_q8_product *product);
-
-#endif

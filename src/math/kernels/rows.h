@@ -1,7 +1,6 @@
 /* Products of a vector with listed rows of a table. Single-threaded; no sum depends on the
  * instruction set, or on the number of ranks that share the lanes out (loops_rows.c). */
-#ifndef BP_MATH_KERNELS_ROWS_H
-#define BP_MATH_KERNELS_ROWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ void bp_row_dots(float *y, const float *x, const bp_row_list *rows);
 void bp_rows_add_to(float *y, const float *weights, const bp_row_list *rows);
 /** Row k += weights[k] x[width], in order of k: a row may be listed twice. x is not one of them. */
 void bp_add_to_rows(const bp_row_list *rows, const float *weights, const float *x);
-
-#endif

@@ -2,8 +2,7 @@
  * place. Computed in chunks, with products of small matrices within a chunk.
  *
  * Source: Dao and Gu 2024, "Transformers are SSMs" (Mamba-2), section 6. */
-#ifndef BP_MATH_KERNELS_SCAN_H
-#define BP_MATH_KERNELS_SCAN_H
+#pragma once
 
 #include "base/mem.h"
 #include <stdbool.h>
@@ -37,5 +36,3 @@ void bp_scan_backward(const bp_scan_gradients *to, const bp_scan *of, const floa
 /** Scratch of one of them, for sequences of at most `T` positions. An arena without a base is only
  * counted. */
 size_t bp_scan_scratch_bytes(int64_t T, int64_t H, int64_t P, int64_t N, bool backward);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parts of a scan that its forward and its backward pass share (scan_chunk.c). */
-#ifndef BP_MATH_KERNELS_SCAN_PRIV_H
-#define BP_MATH_KERNELS_SCAN_PRIV_H
+#pragma once
 
 #include "math/kernels/scan.h"
 
@@ -94,5 +93,3 @@ void scan_set_cb(const scan_worker *w, const scan_place *at);
 void scan_set_mix(const scan_worker *w, const scan_place *at);
 /** y[t] = scaled[t] state. */
 void scan_read_state(float *y, const float *scaled, const float *state, const scan_place *at);
-
-#endif

@@ -7,8 +7,7 @@
  * temperature if the compiler fuses, and in activations, exp_scale and softmax_statistics with
  * every instruction set that has them (`fused`): their bits are the same from AVX2 on.
  */
-#ifndef BP_MATH_LOOPS_LOOPS_H
-#define BP_MATH_LOOPS_LOOPS_H
+#pragma once
 
 #include "base/rng.h"
 #include "math/kernels/cells.h"
@@ -236,5 +235,3 @@ static inline void bp_share(int64_t n, int64_t grain, int64_t parts, int64_t par
     *first = begin < n ? begin : n;
     *last = end < n ? end : n;
 }
-
-#endif

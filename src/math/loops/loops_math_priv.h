@@ -1,7 +1,6 @@
 /* Scalar functions that compilers vectorise: the same bits in a vector, in its tail, and on every
  * CPU. */
-#ifndef BP_MATH_LOOPS_LOOPS_MATH_PRIV_H
-#define BP_MATH_LOOPS_LOOPS_MATH_PRIV_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -115,5 +114,3 @@ static inline float max_of(float a, float b)
 {
     return b > a || b != b ? b : a;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Names of the loops of one instruction set: LOOP(add) is bp_add_avx512 where BP_LOOPS_ISA is
  * avx512. */
-#ifndef BP_MATH_LOOPS_LOOPS_NAMES_PRIV_H
-#define BP_MATH_LOOPS_LOOPS_NAMES_PRIV_H
+#pragma once
 
 #include "math/loops/loops.h"
 
@@ -129,5 +128,3 @@ void LOOP(transpose_out)(float *y, const float *x, int64_t rows, int64_t columns
 void LOOP(row_dots)(float *y, const float *x, const bp_row_list *rows);
 void LOOP(rows_add_to)(float *y, const float *weights, const bp_row_list *rows);
 void LOOP(add_to_rows)(const bp_row_list *rows, const float *weights, const float *x);
-
-#endif

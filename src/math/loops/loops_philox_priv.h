@@ -3,8 +3,7 @@
  *
  * A word is in the low half of a 64-bit lane, where the product of two words needs no shuffle; the
  * high half is ignored. */
-#ifndef BP_MATH_LOOPS_LOOPS_PHILOX_PRIV_H
-#define BP_MATH_LOOPS_LOOPS_PHILOX_PRIV_H
+#pragma once
 
 #include "base/rng.h"
 #include <stdint.h>
@@ -90,5 +89,3 @@ static inline void philox(uint64_t c[4][COUNTERS], const bp_rng_key *key, uint64
     for (int lane = 0; lane < COUNTERS; lane += WIDE_ABREAST * WIDE_LANES)
         philox_rounds(c, lane, key);
 }
-
-#endif

@@ -11,8 +11,7 @@
  *             documented as a rank's own. Errors are the same on all ranks unless documented as
  *             BP_ASSERTed.
  */
-#ifndef BP_MATH_SCALAPACK_DISTRIBUTED_H
-#define BP_MATH_SCALAPACK_DISTRIBUTED_H
+#pragma once
 
 #include "base/err.h"
 
@@ -118,5 +117,3 @@ bp_err bp_distributed_invert(bp_distributed *a);
  */
 bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
                             bool (*stop)(void *context), void *context);
-
-#endif

@@ -1,8 +1,7 @@
 /* C declarations of the parts of ScaLAPACK and BLACS in use; they install no header. Fortran's
  * CHARACTER arguments carry their lengths after all others; pdgemm and pdsyrk are written in C and
  * take none. */
-#ifndef BP_MATH_SCALAPACK_SCALAPACK_PRIV_H
-#define BP_MATH_SCALAPACK_SCALAPACK_PRIV_H
+#pragma once
 
 #include <mpi.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ void pdsyevd_(const char *job, const char *triangle, const int *n, double *a, co
               const int *ja, const int *desc_a, double *values, double *z, const int *iz,
               const int *jz, const int *desc_z, double *work, const int *work_count, int *iwork,
               const int *iwork_count, int *info, size_t job_bytes, size_t triangle_bytes);
-
-#endif

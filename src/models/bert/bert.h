@@ -1,6 +1,5 @@
 /* BERT, RoBERTa and DistilBERT: encoders that see both directions, pretrained on masked words. */
-#ifndef BP_MODELS_BERT_BERT_H
-#define BP_MODELS_BERT_BERT_H
+#pragma once
 
 #include "models/family.h"
 
@@ -49,5 +48,3 @@ void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t
     {                                                                                              \
         "outcomes", NULL, NULL, BP_HF_COUNT, "2"                                                   \
     }
-
-#endif

@@ -1,7 +1,6 @@
 /* The architecture of DeBERTa-v2 and DeBERTaV3: BERT's layers, whose scores have separate terms for
  * content and distance. He et al. 2021, "DeBERTa"; He et al. 2023, "DeBERTaV3". */
-#ifndef BP_MODELS_DEBERTA_DEBERTA_H
-#define BP_MODELS_DEBERTA_DEBERTA_H
+#pragma once
 
 #include "models/bert/bert.h"
 
@@ -21,5 +20,3 @@ BP_OWN_SIZES(bp_deberta_sizes)
 #define BP_DEBERTA_ACTIVATIONS "tanh|gelu|relu|gelu_new"
 
 extern const bp_hf_table *const bp_deberta_huggingface[];
-
-#endif

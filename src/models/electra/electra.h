@@ -1,7 +1,6 @@
 /* ELECTRA: a generator that fills in masked tokens, and a discriminator that finds those that were
  * replaced, trained together. */
-#ifndef BP_MODELS_ELECTRA_ELECTRA_H
-#define BP_MODELS_ELECTRA_ELECTRA_H
+#pragma once
 
 #include "models/family.h"
 #include "models/forms.h"
@@ -36,5 +35,3 @@ json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name
 bool bp_electra_folder_is(const char *path);
 bp_err bp_electra_folder_read(const bp_model_family *family, bp_model_folder *out, const char *path,
                               const bp_tokenizer *tokenizer);
-
-#endif

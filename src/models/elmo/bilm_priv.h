@@ -1,7 +1,6 @@
 /* bilm-tf's models: a folder with options.json and weights in HDF5 (Peters et al. 2018,
  * github.com/allenai/bilm-tf, dump_weights; allennlp reads the same). */
-#ifndef BP_MODELS_ELMO_BILM_PRIV_H
-#define BP_MODELS_ELMO_BILM_PRIV_H
+#pragma once
 
 #include "models/elmo/elmo_sizes.h"
 #include "models/forms.h"
@@ -61,5 +60,3 @@ bp_err bilm_read(const bp_model_family *family, bp_model_folder *out, const char
                  const bp_tokenizer *tokenizer);
 bp_err bilm_write(const bp_model_family *family, bp_checkpoint *checkpoint,
                   const bp_tokenizer *tokenizer, const char *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* ELMo: language models of both directions over spelled words (Peters et al. 2018). */
-#ifndef BP_MODELS_ELMO_ELMO_H
-#define BP_MODELS_ELMO_ELMO_H
+#pragma once
 
 #include "models/elmo/elmo_sizes.h"
 
@@ -10,5 +9,3 @@
  * is spelled BP_ELMO_UNKNOWN (bilm-tf). */
 bp_err bp_elmo_characters(float **out, int64_t *floats, const bp_model_shape *shape,
                           const bp_tokenizer *tokenizer);
-
-#endif

@@ -1,6 +1,5 @@
 /* The sizes of an ELMo, as its shape has them. */
-#ifndef BP_MODELS_ELMO_ELMO_SIZES_H
-#define BP_MODELS_ELMO_ELMO_SIZES_H
+#pragma once
 
 #include "models/family.h"
 
@@ -29,5 +28,3 @@ static inline int64_t bp_elmo_filters(const bp_model_shape *shape)
         filters += bp_pair_second(bp_elmo_sizes_of(shape)->filters[k]);
     return filters;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The feed-forward language model of Bengio et al. 2003. */
-#ifndef BP_MODELS_FEEDFORWARD_FEEDFORWARD_H
-#define BP_MODELS_FEEDFORWARD_FEEDFORWARD_H
+#pragma once
 
 #include "models/family.h"
 
@@ -9,5 +8,3 @@ typedef struct bp_feedforward_sizes {
     int64_t order, embedding, direct;
 } bp_feedforward_sizes;
 BP_OWN_SIZES(bp_feedforward_sizes)
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tables of Gemma 2 and 3 have in common. */
-#ifndef BP_MODELS_GEMMA2_GEMMA_H
-#define BP_MODELS_GEMMA2_GEMMA_H
+#pragma once
 
 #include "models/stack/stack_huggingface.h"
 
@@ -48,5 +47,3 @@
  * every layer, and as sliding_window the context, which no layer reads: transformers wants a number
  * there. */
 void bp_gemma_hf_derive(bp_hf_shape *shape, bool written);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of a network's decoding. */
-#ifndef BP_MODELS_NETWORK_DECODING_PRIV_H
-#define BP_MODELS_NETWORK_DECODING_PRIV_H
+#pragma once
 
 #include "math/kernels/mixture.h"
 #include "models/network/network_inside_priv.h"
@@ -77,5 +76,3 @@ void network_decode_states(bp_decoding *decoding, int group, const bp_decode_ste
 void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 void network_decode_logits(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
                            float *logits);
-
-#endif

@@ -1,7 +1,6 @@
 /* DropConnect: weights of Transformer layers that are dropped at random, in training and in passes
  * at test time. */
-#ifndef BP_MODELS_NETWORK_DROPCONNECT_H
-#define BP_MODELS_NETWORK_DROPCONNECT_H
+#pragma once
 
 #include "models/family.h"
 #include "models/network/network.h"
@@ -31,5 +30,3 @@ void bp_dropconnect_apply(float *y, const float *x, const bp_param *param, int64
 /** The parameters of a block, from the flat memory `values` to where they are bound. Local. */
 void bp_dropconnect_copy(const bp_network *network, int block, const float *values,
                          const bp_dropconnect *with);
-
-#endif

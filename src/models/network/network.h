@@ -1,7 +1,6 @@
 /* The part of a network that one pipeline stage holds: a run of blocks, with its parameters in flat
  * memory. */
-#ifndef BP_MODELS_NETWORK_NETWORK_H
-#define BP_MODELS_NETWORK_NETWORK_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "nn/core/block.h"
@@ -123,5 +122,3 @@ void bp_network_slices(const bp_network *network, int g, const char *prefix, flo
                        int64_t capacity);
 /** How many slices bp_network_slices lists for all groups, at most. */
 int64_t bp_network_slice_capacity(const bp_network *network);
-
-#endif

@@ -1,6 +1,5 @@
 /* The internals of a network as a bp_model, for the files that implement it. */
-#ifndef BP_MODELS_NETWORK_NETWORK_INSIDE_PRIV_H
-#define BP_MODELS_NETWORK_NETWORK_INSIDE_PRIV_H
+#pragma once
 
 #include "mesh/lockstep.h"
 #include "models/family.h"
@@ -157,5 +156,3 @@ bp_err network_coefficients(bp_model *model, const bp_model_batch *batch, float 
 void network_values(bp_model *model, int64_t layer, int64_t first, int64_t count, float *rows,
                     float *scratch);
 void network_find_keys(network_model *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* The values of a network that runs only forward, held once. */
-#ifndef BP_MODELS_NETWORK_NETWORK_LOAD_PRIV_H
-#define BP_MODELS_NETWORK_NETWORK_LOAD_PRIV_H
+#pragma once
 
 #include "models/network/dropconnect.h"
 #include "models/network/network.h"
@@ -23,5 +22,3 @@ bp_network_load_bytes bp_network_load_plan(const bp_network *network);
  *             those of bp_checkpoint_load; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err bp_network_load(bp_network *network, MPI_Comm member, bp_checkpoint *checkpoint,
                        uint64_t seed, const bp_dropconnect *drops, float **held);
-
-#endif

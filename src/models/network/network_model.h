@@ -1,7 +1,6 @@
 /* A network with the interface of models: forward only, over the pipeline and tensor ranks of one
  * model group. */
-#ifndef BP_MODELS_NETWORK_NETWORK_MODEL_H
-#define BP_MODELS_NETWORK_NETWORK_MODEL_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "models/family.h"
@@ -42,5 +41,3 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
  * Local. Owns: the caller's, bp_model_free(), which leaves the network; mesh and network are
  * borrowed. */
 bp_model *bp_model_view(const bp_mesh *mesh, bp_network *network, const bp_model_shape *shape);
-
-#endif

@@ -1,6 +1,5 @@
 /* States of a network's layers, for bp_model. */
-#ifndef BP_MODELS_NETWORK_NETWORK_STATES_H
-#define BP_MODELS_NETWORK_NETWORK_STATES_H
+#pragma once
 
 #include "models/network/network_inside_priv.h"
 
@@ -15,5 +14,3 @@ bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *state
 
 /** bp_model_ops.keys. */
 bp_err network_keys(bp_model *model, const bp_model_batch *batch, float *values, float *keys);
-
-#endif

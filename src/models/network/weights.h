@@ -1,6 +1,5 @@
 /* The form in which inference jobs hold models' weights: model.weights. */
-#ifndef BP_MODELS_NETWORK_WEIGHTS_H
-#define BP_MODELS_NETWORK_WEIGHTS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "math/gemm/linear.h"
@@ -30,5 +29,3 @@ bp_err bp_weights_gemm(bp_gemm **out, const bp_config *config, bool backward);
 bp_err bp_weights_check(const bp_network *network, const bp_config *config);
 /** Adds "weights" to the "model" of a summary where the digest does not determine the form. */
 void bp_weights_record(json_t *summary, const bp_config *config);
-
-#endif

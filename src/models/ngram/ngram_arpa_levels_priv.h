@@ -1,6 +1,5 @@
 /* The n-grams of each order of an ARPA file, and their conversion. Local: no MPI. */
-#ifndef BP_MODELS_NGRAM_NGRAM_ARPA_LEVELS_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_ARPA_LEVELS_PRIV_H
+#pragma once
 
 #include "models/ngram/ngram_estimate_priv.h"
 
@@ -23,5 +22,3 @@ typedef struct ngram_arpa_order {
  * Errors:     BP_ERR_FORMAT a duplicate n-gram, or one whose history is missing; BP_ERR_SYSTEM. */
 bp_err ngram_arpa_fill(ngram_levels *levels, ngram_arpa_order *of, const ngram_spec *spec,
                        const char *path);
-
-#endif

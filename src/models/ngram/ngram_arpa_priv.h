@@ -1,7 +1,6 @@
 /* ARPA files, as SRILM and KenLM write and read them. Local: no MPI, except for `comm` of
  * writing. */
-#ifndef BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
+#pragma once
 
 #include "models/family.h"
 #include "models/forms.h"
@@ -22,5 +21,3 @@ bool ngram_arpa_is(const char *path);
  * BP_ERR_FORMAT with the line; those of bp_file_open; BP_ERR_SYSTEM. */
 bp_err ngram_arpa_read(ngram_levels *levels, ngram_spec *spec, const bp_tokenizer *tokenizer,
                        bp_tokenizer **made, const char *path);
-
-#endif

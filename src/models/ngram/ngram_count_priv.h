@@ -1,6 +1,5 @@
 /* Counting: each rank turns its share of the stream into sorted runs. */
-#ifndef BP_MODELS_NGRAM_NGRAM_COUNT_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_COUNT_PRIV_H
+#pragma once
 
 #include "models/ngram/ngram_estimate_priv.h"
 
@@ -34,5 +33,3 @@ bp_err ngram_validate(bp_counting *counting, const char *path);
 bp_err ngram_plan(const bp_counting *counting, int ranks);
 /** bp_counting_ops.count. */
 bp_err ngram_count(bp_counting *counting);
-
-#endif

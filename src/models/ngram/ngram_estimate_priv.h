@@ -5,8 +5,7 @@
  * context order (the first word first) the words that follow a history are adjacent: probabilities
  * are computed there, and the model's file has that order. For each order of n-gram, records go
  * from one owner to the other and back. */
-#ifndef BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
+#pragma once
 
 #include "models/counting.h"
 #include "models/ngram/ngram_runs_priv.h"
@@ -98,5 +97,3 @@ static inline int64_t ngram_count_of(const ngram_spec *spec, int order, bool sta
 {
     return spec->rule.smoothing == NGRAM_KNESER_NEY && order < spec->order && !starts ? left : seen;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Exchange of rows between ranks, also more than INT_MAX. */
-#ifndef BP_MODELS_NGRAM_NGRAM_EXCHANGE_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_EXCHANGE_PRIV_H
+#pragma once
 
 #include <mpi.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ int64_t ngram_exchange_counts(int64_t *in, const int64_t *out, MPI_Comm comm);
  * Collective: over `comm`. Shapes: in[sum of in_counts], out[sum of out_counts]. */
 void ngram_exchange_rows(void *in, const int64_t *in_counts, const void *out,
                          const int64_t *out_counts, size_t bytes, MPI_Comm comm);
-
-#endif

@@ -9,8 +9,7 @@
  * docs/formats.md has the layout byte by byte.
  *
  * Local: no MPI. */
-#ifndef BP_MODELS_NGRAM_NGRAM_FILE_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_FILE_PRIV_H
+#pragma once
 
 #include "base/err.h"
 #include "io/h5/user_block.h"
@@ -86,5 +85,3 @@ static inline uint32_t ngram_word(const ngram_file *file, int order, uint32_t at
     return file->word_bytes == 2 ? ((const uint16_t *)file->words[order])[at]
                                  : ((const uint32_t *)file->words[order])[at];
 }
-
-#endif

@@ -4,8 +4,7 @@
  * last word is the highest; in context order the first one. The id of <s> is vocab_size.
  *
  * Local: no MPI. */
-#ifndef BP_MODELS_NGRAM_NGRAM_KEY_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_KEY_PRIV_H
+#pragma once
 
 #include <stdint.h>
 
@@ -66,5 +65,3 @@ static inline ngram_key ngram_reverse(ngram_key key, int bits, int words)
 void ngram_sort(ngram_item *items, ngram_item *scratch, int64_t count, int key_bits);
 /** Combine items of one key into one, with the sum of their values; returns the number left. */
 int64_t ngram_combine(ngram_item *items, int64_t count);
-
-#endif

@@ -1,8 +1,7 @@
 /* Probabilities of a mapped model: word after word, each with its whole history.
  *
  * Local: no MPI. */
-#ifndef BP_MODELS_NGRAM_NGRAM_LOOKUP_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_LOOKUP_PRIV_H
+#pragma once
 
 #include "models/ngram/ngram_file_priv.h"
 
@@ -93,5 +92,3 @@ void ngram_walk(const ngram_file *file, ngram_sequence *sequences, int64_t count
 
 /** log_prob[V]: natural logarithms of all words' probabilities. */
 void ngram_distribution(const ngram_file *file, ngram_state state, float *log_prob);
-
-#endif

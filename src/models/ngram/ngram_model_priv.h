@@ -1,6 +1,5 @@
 /* An n-gram model as a model of scoring. */
-#ifndef BP_MODELS_NGRAM_NGRAM_MODEL_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_MODEL_PRIV_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
@@ -13,5 +12,3 @@
 bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
 /** bp_counting_ops.open_file. */
 bp_err ngram_model_open_file(bp_model **out, const bp_mesh *mesh, const char *path);
-
-#endif

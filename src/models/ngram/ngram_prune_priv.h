@@ -1,6 +1,5 @@
 /* Pruning by entropy (ngram.prune_entropy). */
-#ifndef BP_MODELS_NGRAM_NGRAM_PRUNE_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_PRUNE_PRIV_H
+#pragma once
 
 #include "models/ngram/ngram_estimate_priv.h"
 
@@ -14,5 +13,3 @@
  *             history's probability is the model's own, and that of <s> is that of </s>, as in
  *             SRILM. */
 bp_err ngram_prune(ngram_levels *levels, const bp_counting *counting, const ngram_spec *spec);
-
-#endif

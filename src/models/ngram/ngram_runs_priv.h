@@ -4,8 +4,7 @@
  * with a list of the blocks and a trailer at its end. Its name has the work and the range, so a
  * later start, on any number of ranks, reuses the runs that it finds. These files are only in
  * RUN/counts, and are removed with it. Local: no MPI. */
-#ifndef BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
+#pragma once
 
 #include "base/err.h"
 #include "models/ngram/ngram_key_priv.h"
@@ -74,5 +73,3 @@ static inline const ngram_item *ngram_cursor_item(const ngram_cursor *cursor)
 }
 /** Move to the next item. Errors: BP_ERR_FORMAT the run is damaged; BP_ERR_IO, BP_ERR_INPUT. */
 bp_err ngram_cursor_next(ngram_cursor *cursor);
-
-#endif

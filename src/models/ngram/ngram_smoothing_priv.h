@@ -6,8 +6,7 @@
  * denominator).
  *
  * Local: no MPI. */
-#ifndef BP_MODELS_NGRAM_NGRAM_SMOOTHING_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_SMOOTHING_PRIV_H
+#pragma once
 
 #include "models/ngram/ngram_key_priv.h"
 
@@ -70,5 +69,3 @@ void ngram_smooth(const ngram_rule *rule, const ngram_followers *followers, doub
 
 /** The probabilities prob[V] without any history; count[V] may be 0. */
 void ngram_smooth_words(const ngram_rule *rule, const int64_t *count, double *prob);
-
-#endif

@@ -1,6 +1,5 @@
 /* Scoring with a model whose n-grams are split over ranks by their first words. */
-#ifndef BP_MODELS_NGRAM_NGRAM_SPLIT_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_SPLIT_PRIV_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "models/model.h"
@@ -24,5 +23,3 @@ const ngram_file *ngram_split_file(const ngram_split *split);
  * Collective: over the ranks of ngram_split_open. Errors: BP_ERR_SYSTEM: the same on all ranks. */
 bp_err ngram_split_score(ngram_split *split, const bp_model_batch *batch, int64_t eod,
                          float *values);
-
-#endif

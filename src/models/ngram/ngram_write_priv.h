@@ -1,6 +1,5 @@
 /* Writing the model's file: all ranks write, each its own n-grams. */
-#ifndef BP_MODELS_NGRAM_NGRAM_WRITE_PRIV_H
-#define BP_MODELS_NGRAM_NGRAM_WRITE_PRIV_H
+#pragma once
 
 #include "models/ngram/ngram_estimate_priv.h"
 
@@ -12,5 +11,3 @@
  *             requested: the same on all ranks. Injected faults: count.write. */
 bp_err ngram_write(const char *path, MPI_Comm comm, const ngram_spec *spec,
                    const ngram_levels *levels, const char *detail);
-
-#endif

@@ -1,6 +1,5 @@
 /* Recurrent language models: Elman's network, LSTM, GRU, and cells that are graphs. */
-#ifndef BP_MODELS_RECURRENT_RECURRENT_H
-#define BP_MODELS_RECURRENT_RECURRENT_H
+#pragma once
 
 #include "models/family.h"
 #include "nn/core/layers.h"
@@ -32,5 +31,3 @@ const char *bp_cell_fault(const bp_model_shape *shape);
     (BP_CELL_NODES * (BP_CELL_NODES + 1) / 2 * BP_NODE_OPERATIONS) /* at most, weights */
 #define BP_CELL_TEXT 512
 void bp_cell_derive(const bp_cell_graph *graph, const double *weights, char cell[BP_CELL_TEXT]);
-
-#endif

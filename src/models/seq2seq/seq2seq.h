@@ -3,8 +3,7 @@
  * target, which the decoder's layers see causally, with cross-attention to the source. Source:
  * Vaswani et al. 2017; Lewis et al. 2020; Junczys-Dowmunt et al. 2018; Liu et al. 2020; Fan et al.
  * 2021; Raffel et al. 2020. */
-#ifndef BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
-#define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
+#pragma once
 
 #include "models/family.h"
 #include "models/stack/transformer.h"
@@ -171,5 +170,3 @@ extern const bp_hf_table *const bp_transformer_huggingface[],
                                           *const bp_m2m_100_huggingface[],
                                               *const bp_t5_huggingface[],
                                                   *const bp_t5_encoder_huggingface[];
-
-#endif

@@ -1,6 +1,5 @@
 /* Adapters in a model's shape, keys and checkpoints (nn/core/adapter.h defines them). */
-#ifndef BP_MODELS_SHAPE_ADAPTER_H
-#define BP_MODELS_SHAPE_ADAPTER_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/config/json.h"
@@ -39,5 +38,3 @@ bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint);
  * tensor without one. Collective over the checkpoint's communicator. Errors: BP_ERR_FORMAT,
  * BP_ERR_SYSTEM, those of bp_checkpoint_load. */
 bp_err bp_adapter_merge(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
-
-#endif

@@ -1,12 +1,9 @@
 /* A model's shape as the "model" object of a checkpoint's state, for callers that know its family;
  * others use family.h. */
-#ifndef BP_MODELS_SHAPE_SHAPE_JSON_H
-#define BP_MODELS_SHAPE_SHAPE_JSON_H
+#pragma once
 
 #include "models/family.h"
 
 /** bp_model_shape_read for a model of this family. */
 bp_err bp_model_shape_read_as(bp_model_shape *shape, const bp_model_family *family,
                               const json_t *state, const char *where);
-
-#endif

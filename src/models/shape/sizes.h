@@ -1,7 +1,6 @@
 /* Sizes of a model as keys and checkpoints have them: what the files that read and write them
  * share. */
-#ifndef BP_MODELS_SHAPE_SIZES_H
-#define BP_MODELS_SHAPE_SIZES_H
+#pragma once
 
 #include "models/family.h"
 
@@ -48,5 +47,3 @@ const int64_t *size_pairs(const bp_model_shape *shape, const bp_model_size *size
 void size_set_pairs(bp_model_shape *shape, const bp_model_size *size, const int64_t *pairs);
 /** Are its layers those of Transformers, which adapters may change? */
 bool shape_has_adapters(const bp_model_family *family);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rotary positions: their frequencies, how those are scaled for long contexts, and the tables of
  * layers. */
-#ifndef BP_MODELS_STACK_ROTARY_H
-#define BP_MODELS_STACK_ROTARY_H
+#pragma once
 
 #include "models/network/network.h"
 
@@ -56,5 +55,3 @@ double bp_rope_attention(const bp_rope *rope);
 #define BP_ROPES 2
 void bp_network_add_rotary(bp_network *network, const bp_rope *ropes, int count, int64_t context);
 const struct bp_rotary *bp_network_rotary(const bp_network *network, int number);
-
-#endif

@@ -1,7 +1,6 @@
 /* Scaled rotary positions in config.json: rows and functions for the tables of families that have
  * them (io/huggingface/hf_table.h), whose sizes are those of BP_STACK_SCALING. */
-#ifndef BP_MODELS_STACK_ROTARY_HUGGINGFACE_H
-#define BP_MODELS_STACK_ROTARY_HUGGINGFACE_H
+#pragma once
 
 #include "io/huggingface/hf_table.h"
 
@@ -46,5 +45,3 @@ void bp_rope_hf_derive(bp_hf_shape *shape, bool written);
 /** For bp_hf_table.check: a scaling has all its parameters and no others, and lists have one number
  * for each pair of the `rotated` dimensions of a head. Errors: BP_ERR_FORMAT. */
 bp_err bp_rope_hf_check(const bp_hf_shape *shape, int64_t rotated, const char *path);
-
-#endif

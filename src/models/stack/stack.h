@@ -1,8 +1,7 @@
 /* A Transformer of one stack, decoder or encoder, is data: a bp_stack describes a family's layers,
  * positions and head. bp_model_shape.stack has the values of keys for one model. The rest is
  * computed here from both. */
-#ifndef BP_MODELS_STACK_STACK_H
-#define BP_MODELS_STACK_STACK_H
+#pragma once
 
 #include "models/family.h"
 #include "models/stack/rotary.h"
@@ -345,5 +344,3 @@ bp_model_facts bp_stack_facts(const bp_model_shape *shape);
     .name = kind, .stack = &of_stack, .sizes = of_sizes, .keys = of_keys, .any_context = true,     \
     .objective = &bp_objective_causal,                                                             \
     .huggingface = (const bp_hf_table *const[]){__VA_ARGS__, NULL}, BP_STACK_FAMILY
-
-#endif

@@ -1,8 +1,7 @@
 /* Parts of the tables of stacks in Hugging Face's folders (io/huggingface/hf_table.h), where layers
  * and keys have LLaMA's names. Families differ only in their parts, and in the defaults of their
  * class. */
-#ifndef BP_MODELS_STACK_STACK_HUGGINGFACE_H
-#define BP_MODELS_STACK_STACK_HUGGINGFACE_H
+#pragma once
 
 #include "models/stack/rotary_huggingface.h"
 #include "models/stack/stack.h"
@@ -259,5 +258,3 @@ void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written);
 #define BP_STACK_HF_NAMES(of_kind, type, class, begins, words)                                     \
     .kind = of_kind, .model_type = type, .architecture = class, .prefix = begins, .first = words,  \
     .head = "lm_head.weight", .tied = words, .bare = bp_stack_hf_head
-
-#endif

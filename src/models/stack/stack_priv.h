@@ -1,6 +1,5 @@
 /* What the files of stacks share: widths, blocks around the layers, and rotary positions. */
-#ifndef BP_MODELS_STACK_STACK_PRIV_H
-#define BP_MODELS_STACK_STACK_PRIV_H
+#pragma once
 
 #include "models/stack/stack.h"
 
@@ -71,5 +70,3 @@ bp_err stack_check_read_rope(const bp_model_shape *shape, const char *where);
  * window). The lists are borrowed from the shape. */
 int stack_ropes(bp_rope ropes[BP_ROPES], const bp_model_shape *shape);
 int stack_rope_of(const bp_model_shape *shape, int64_t window);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by families of Transformers, of one stack (stack.h) and of two (seq2seq): checks and
  * blocks. */
-#ifndef BP_MODELS_STACK_TRANSFORMER_H
-#define BP_MODELS_STACK_TRANSFORMER_H
+#pragma once
 
 #include "models/family.h"
 #include "nn/core/layers.h"
@@ -80,5 +79,3 @@ void bp_distance_add_common(bp_network *network, const bp_model_shape *shape,
  * own, "STACK.NUMBER.attn.relative", with this deviation of initial values. */
 void bp_distance_set(bp_layer_shape *layer, bp_network *network, const bp_model_shape *shape,
                      int set, float init_std);
-
-#endif

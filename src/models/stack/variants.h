@@ -1,7 +1,6 @@
 /* Variants of parts that several families share: of the vocabulary's head, and of attention's
  * weights. */
-#ifndef BP_MODELS_STACK_VARIANTS_H
-#define BP_MODELS_STACK_VARIANTS_H
+#pragma once
 
 #include "models/family.h"
 #include "nn/core/layers.h"
@@ -38,5 +37,3 @@ bool bp_variants_give_logs(const bp_model_shape *shape);
 
 /** Added by the head's variants: FLOPs of one token forward in the last block. */
 double bp_variants_flops(const bp_model_shape *shape);
-
-#endif

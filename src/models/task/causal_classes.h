@@ -1,7 +1,6 @@
 /* Transformers' classes that put the head of a task on the stack of a causal language model: their
  * tables are derived from the language model's. */
-#ifndef BP_MODELS_TASK_CAUSAL_CLASSES_H
-#define BP_MODELS_TASK_CAUSAL_CLASSES_H
+#pragma once
 
 #include "io/huggingface/hf_table.h"
 
@@ -15,5 +14,3 @@
  * Source: transformers' GenericForSequenceClassification (the state of a text's last token that is
  * not padding, a linear map without a bias) and GenericForTokenClassification. */
 int bp_causal_classes(const bp_hf_table *out[BP_CAUSAL_CLASSES], const bp_hf_table *of);
-
-#endif

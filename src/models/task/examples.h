@@ -1,6 +1,5 @@
 /* Examples of tasks: documents, framed and padded. */
-#ifndef BP_MODELS_TASK_EXAMPLES_H
-#define BP_MODELS_TASK_EXAMPLES_H
+#pragma once
 
 #include "models/family.h"
 
@@ -64,5 +63,3 @@ bp_example_maker bp_task_maker(const bp_model_shape *shape, int64_t T,
 /** Fill an example, except the task's targets. */
 void bp_task_fill_example(const bp_example_maker *self, const bp_document *document,
                           bp_example *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Last blocks of tasks' networks. */
-#ifndef BP_MODELS_TASK_HEADS_H
-#define BP_MODELS_TASK_HEADS_H
+#pragma once
 
 #include "models/family.h"
 #include "nn/core/layers.h"
@@ -9,5 +8,3 @@
 bp_block *bp_task_new_softmax(bp_network *network, const bp_model_shape *shape);
 /** The head for numbers, or for the positions of a text (nn/core/layers.h: bp_text_head_new). */
 bp_block *bp_task_new_text_head(bp_network *network, const bp_model_shape *shape, bool finds_spans);
-
-#endif

@@ -1,7 +1,6 @@
 /* The differences between kinds of tasks. Files outside of this folder name no kind: they read
  * these fields. */
-#ifndef BP_MODELS_TASK_KIND_H
-#define BP_MODELS_TASK_KIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ static inline bool bp_task_kind_has_classes(const bp_task_kind *kind)
 {
     return kind->whole_text && kind->has_names;
 }
-
-#endif

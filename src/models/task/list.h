@@ -1,6 +1,5 @@
 /* All kinds of tasks: one line per kind, with the name of its number. */
-#ifndef BP_MODELS_TASK_LIST_H
-#define BP_MODELS_TASK_LIST_H
+#pragma once
 
 #include "models/task/kind.h"
 
@@ -25,5 +24,3 @@ BP_TASK_LIST(BP_TASK_DECLARE)
 /** "classes|regression|...": the choices of task.kind. */
 #define BP_TASK_WORD(NUMBER, name) "|" #name
 #define BP_TASK_CHOICES            (&BP_TASK_LIST_ASKED(BP_TASK_WORD)[1])
-
-#endif

@@ -1,7 +1,6 @@
 /* Tasks: what a pretrained model is fine-tuned for. A task's head takes the place of the language
  * model's, after the backbone of any family that has one (bp_block_list.backbone). */
-#ifndef BP_MODELS_TASK_TASK_H
-#define BP_MODELS_TASK_TASK_H
+#pragma once
 
 #include "base/config/config.h"
 #include "models/family.h"
@@ -47,5 +46,3 @@ static inline bool bp_model_reads_source(const bp_model_shape *shape)
  * (bp_block_list.add_shared), if it keeps the words. */
 void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
                        bp_param *shared);
-
-#endif

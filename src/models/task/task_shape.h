@@ -1,7 +1,6 @@
 /* The task's part of a model's shape and checkpoints, and the properties of a family that a task
  * needs. */
-#ifndef BP_MODELS_TASK_TASK_SHAPE_H
-#define BP_MODELS_TASK_TASK_SHAPE_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -115,5 +114,3 @@ static inline bool bp_task_is_softmax(const bp_task_shape *task)
  * reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
-
-#endif

@@ -1,6 +1,5 @@
 /* Vectors of texts: the linear map that may follow pooling, as sentence encoders have it. */
-#ifndef BP_MODELS_TASK_VECTORS_H
-#define BP_MODELS_TASK_VECTORS_H
+#pragma once
 
 #include "models/family.h"
 #include "nn/core/layers.h"
@@ -20,5 +19,3 @@ bp_err bp_task_give_vectors(bp_model_shape *shape, const json_t *state, int64_t 
                             const char *where);
 /** Set the map of a pooling block from the shape's task. */
 void bp_task_set_vector(bp_pooling_shape *out, const bp_model_shape *shape);
-
-#endif

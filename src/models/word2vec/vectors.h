@@ -1,6 +1,5 @@
 /* The words and vectors of a checkpoint, for tools. Local. */
-#ifndef BP_MODELS_WORD2VEC_VECTORS_H
-#define BP_MODELS_WORD2VEC_VECTORS_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "models/family.h"
@@ -33,5 +32,3 @@ void bp_word_vectors_normalise(bp_word_vectors *vectors);
  * bp_word_vectors_padded, with zeros from C on. */
 void bp_word_vectors_products(const bp_word_vectors *vectors, const float *with, float *products);
 int64_t bp_word_vectors_padded(const bp_word_vectors *vectors);
-
-#endif

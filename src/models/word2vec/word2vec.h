@@ -1,6 +1,5 @@
 /* Word vectors by prediction of neighbouring words (Mikolov et al. 2013). */
-#ifndef BP_MODELS_WORD2VEC_WORD2VEC_H
-#define BP_MODELS_WORD2VEC_WORD2VEC_H
+#pragma once
 
 #include "models/family.h"
 
@@ -9,5 +8,3 @@
 #define BP_WORD2VEC_INPUT  "input.weight"  /* the word vectors */
 #define BP_WORD2VEC_OUTPUT "output.weight" /* of words, or of inner nodes of the Huffman tree */
 #define BP_WORD2VEC_COUNTS "counts"        /* [V][2]: a word's count, / 2^24 and % 2^24 */
-
-#endif

@@ -1,6 +1,5 @@
 /* The work of a group of centre words: products of vectors, each with a label. */
-#ifndef BP_MODELS_WORD2VEC_WORD2VEC_EXAMPLES_PRIV_H
-#define BP_MODELS_WORD2VEC_WORD2VEC_EXAMPLES_PRIV_H
+#pragma once
 
 #include "models/word2vec/word2vec_priv.h"
 
@@ -47,5 +46,3 @@ void w2v_text_read(w2v_text *text, const int32_t *tokens, int64_t T, int64_t eod
 /** Append the example's word number `at` as a centre, with its window and noise. */
 void w2v_group_add(w2v_group *group, const w2v_text *text, int64_t at, const bp_model_shape *shape,
                    const w2v_vocabulary *words, const bp_rng_key *key);
-
-#endif

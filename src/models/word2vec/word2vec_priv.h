@@ -1,6 +1,5 @@
 /* What the files of word vectors share: their sizes, and the vocabulary. */
-#ifndef BP_MODELS_WORD2VEC_WORD2VEC_PRIV_H
-#define BP_MODELS_WORD2VEC_WORD2VEC_PRIV_H
+#pragma once
 
 #include "base/rng.h"
 #include "math/kernels/rows.h"
@@ -82,5 +81,3 @@ bp_err w2v_vectors_write(const bp_model_family *family, bp_checkpoint *checkpoin
                          const bp_tokenizer *tokenizer, const char *path);
 bp_err w2v_vectors_read(const bp_model_family *family, bp_model_import *out, const char *path,
                         const bp_tokenizer *tokenizer);
-
-#endif

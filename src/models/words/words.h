@@ -1,7 +1,6 @@
 /* The words of a model's ids, as spelled in text files of models: ARPA files, word vectors. Local:
  * no MPI. */
-#ifndef BP_MODELS_WORDS_WORDS_H
-#define BP_MODELS_WORDS_WORDS_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode/strmap.h"
@@ -18,5 +17,3 @@
  * vocabulary of another size; BP_ERR_SYSTEM. */
 bp_err bp_words_of_ids(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t vocab_size,
                        int64_t eod_id);
-
-#endif

@@ -1,8 +1,7 @@
 /* Files in which other programs list words, with numbers or without: ARPA files, word vectors,
  * vocabularies. Their readers share the mapping and the tokenizer of the words.
  * Local: no MPI. */
-#ifndef BP_MODELS_WORDS_WORDS_FILE_H
-#define BP_MODELS_WORDS_WORDS_FILE_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -29,5 +28,3 @@ void bp_words_file_unmap(bp_words_file *file);
  * BP_UNK_TOKEN and BP_EOD_TOKEN. Owns: *out is the caller's, bp_tokenizer_free(). Errors: those of
  * bp_tokenizer_parse, at `path`. */
 bp_err bp_words_file_tokenizer(bp_tokenizer **out, json_t *vocab, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* Adapters: a few trainable parameters added to a model, whose own stay fixed. */
-#ifndef BP_NN_ADAPTER_H
-#define BP_NN_ADAPTER_H
+#pragma once
 
 #include "base/mem.h"
 #include "math/gemm/linear.h"
@@ -68,5 +67,3 @@ size_t bp_lora_product_scratch(const bp_lora *lora, const bp_gemm *gemm, int64_t
 /** w[outs][ins] += scale b[outs][rank] a[rank][ins], row by row in the order of ranks. */
 void bp_lora_merge(float *w, const float *a, const float *b, float scale, int64_t outs,
                    int64_t rank, int64_t ins);
-
-#endif

@@ -4,8 +4,7 @@
  * keeps from forward to backward, and runs both ways. Blocks and stages pass on a set of named
  * activations. A new layer is a new file with one bp_block_ops (docs/CONTRIBUTING.md has the
  * recipe). */
-#ifndef BP_NN_BLOCK_H
-#define BP_NN_BLOCK_H
+#pragma once
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -369,5 +368,3 @@ int64_t bp_nn_sum_floats(const bp_nn *nn, const bp_pass *pass, int64_t C);
  * own. Collective (gather) over nn->tensor. */
 bp_operand bp_nn_own(const bp_nn *nn, const bp_pass *pass, const bp_operand *all);
 void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all);
-
-#endif

@@ -1,8 +1,7 @@
 /* The blocks that networks are made of: embeddings, Transformer and recurrent layers, heads. The
  * split of Transformers is Megatron's (Shoeybi et al. 2019, section 3): columns then rows, heads
  * over tensor ranks, the vocabulary split in the embedding and in the cross-entropy. */
-#ifndef BP_NN_LAYERS_H
-#define BP_NN_LAYERS_H
+#pragma once
 
 #include "math/kernels/cells.h"
 #include "nn/core/block.h"
@@ -590,5 +589,3 @@ void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
 /** The same for any outcome of row r, given its logit. */
 double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);
-
-#endif

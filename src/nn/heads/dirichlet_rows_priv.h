@@ -1,7 +1,6 @@
 /* Rows of logits as logarithms of a Dirichlet's parameters: a prior network's loss, over tensor
  * ranks. */
-#ifndef BP_NN_DIRICHLET_ROWS_PRIV_H
-#define BP_NN_DIRICHLET_ROWS_PRIV_H
+#pragma once
 
 #include "nn/core/layers.h"
 
@@ -15,5 +14,3 @@ void dirichlet_rows_forward(double *loss, const bp_dirichlet_shape *shape, const
 void dirichlet_rows_gradient(float *logits, const bp_dirichlet_shape *shape,
                              const bp_logit_rows *in, const float *max, const double *sums,
                              const float *weight);
-
-#endif

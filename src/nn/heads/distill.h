@@ -1,7 +1,6 @@
 /* Distillation: a head that learns from another model's outputs at the same positions, and layers
  * that learn from its layers' states. */
-#ifndef BP_NN_DISTILL_H
-#define BP_NN_DISTILL_H
+#pragma once
 
 #include "nn/core/block.h"
 
@@ -72,5 +71,3 @@ bp_distill_work bp_distill_alloc(bp_arena *arena, int64_t rows, int64_t V);
  * Source: Hinton et al. 2015, section 2. */
 double bp_distill(const bp_teacher *teacher, const bp_pass *pass, const bp_distill_work *work,
                   const bp_distilled *rows, MPI_Comm tensor);
-
-#endif

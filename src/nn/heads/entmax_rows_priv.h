@@ -1,6 +1,5 @@
 /* Rows of outcomes under 1.5-entmax (math/kernels/entmax.h), over tensor ranks. */
-#ifndef BP_NN_ENTMAX_ROWS_PRIV_H
-#define BP_NN_ENTMAX_ROWS_PRIV_H
+#pragma once
 
 #include "nn/core/layers.h"
 
@@ -22,5 +21,3 @@ entmax_rows entmax_rows_alloc(bp_arena *arena, int64_t rows);
 
 /** tau, loss and logprob. Collective over `tensor`, with equal targets. */
 void entmax_rows_forward(entmax_rows *to, const bp_logit_rows *in, MPI_Comm tensor);
-
-#endif

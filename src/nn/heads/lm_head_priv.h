@@ -1,6 +1,5 @@
 /* Shared by the files of the vocabulary's head. */
-#ifndef BP_NN_LM_HEAD_PRIV_H
-#define BP_NN_LM_HEAD_PRIV_H
+#pragma once
 
 #include "nn/core/layers.h"
 #include "nn/heads/dirichlet_rows_priv.h"
@@ -122,5 +121,3 @@ size_t lm_head_backward_bytes(const lm_head *self, const bp_pass *pass);
 void lm_head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 /** Rows of the largest product. */
 int64_t lm_head_backward_rows(const lm_head *self, const bp_pass *pass);
-
-#endif

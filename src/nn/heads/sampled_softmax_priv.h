@@ -1,6 +1,5 @@
 /* The softmax of a target and some sampled outcomes: the training loss of a large vocabulary. */
-#ifndef BP_NN_SAMPLED_SOFTMAX_PRIV_H
-#define BP_NN_SAMPLED_SOFTMAX_PRIV_H
+#pragma once
 
 #include "nn/core/layers.h"
 
@@ -40,5 +39,3 @@ typedef struct sampled_gradients {
 void sampled_softmax_backward(sampled_softmax *self, const sampled_gradients *to,
                               const bp_operand *dlogits, const bp_operand *normed,
                               const int32_t *targets, bool fresh);
-
-#endif

@@ -4,8 +4,7 @@
  * softmax(P h). In the vocabulary's product a row's K states are K rows. W and P are cut by rows
  * over tensor ranks; each rank gathers all states. Source: Yang et al. 2018, "Breaking the Softmax
  * Bottleneck", section 2.3. */
-#ifndef BP_NN_SOFTMAX_MIXTURE_PRIV_H
-#define BP_NN_SOFTMAX_MIXTURE_PRIV_H
+#pragma once
 
 #include "nn/core/block.h"
 
@@ -62,5 +61,3 @@ typedef struct mixture_outcomes {
 void softmax_mixture_log_probabilities(softmax_mixture *self, float *logs,
                                        const mixture_outcomes *outcomes, const float *hidden,
                                        int64_t rows);
-
-#endif

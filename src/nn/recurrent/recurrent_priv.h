@@ -1,6 +1,5 @@
 /* The inside of a recurrent layer. */
-#ifndef BP_NN_RECURRENT_PRIV_H
-#define BP_NN_RECURRENT_PRIV_H
+#pragma once
 
 #include "math/gemm/step.h"
 #include "nn/core/layers.h"
@@ -70,5 +69,3 @@ static inline bool recurrent_is_graph(const recurrent_layer *self)
 {
     return self->shape.cell == BP_CELL_GRAPH;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of a state-space layer: its saved data, and the passes between its products. */
-#ifndef BP_NN_STATE_SPACE_PRIV_H
-#define BP_NN_STATE_SPACE_PRIV_H
+#pragma once
 
 #include "math/kernels/scan.h"
 #include "nn/core/layers.h"
@@ -77,5 +76,3 @@ void branch_add(float *h, const float *base, float *branch, const state_space *s
 /** The branch's gradient from that of the sum it was added to; `rows`: scratch [rows][C]. */
 void branch_open(const bp_operand *dbranch, const float *dh, float *rows, const state_space *self,
                  const bp_pass *pass);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bottleneck adapters: a small network between a branch's output and the residual stream. */
-#ifndef BP_NN_BOTTLENECK_H
-#define BP_NN_BOTTLENECK_H
+#pragma once
 
 #include "nn/core/block.h"
 
@@ -38,5 +37,3 @@ void bp_bottleneck_backward(const bp_bottleneck *self, bp_arena *scratch, float 
 size_t bp_bottleneck_scratch_bytes(const bp_bottleneck *self, int64_t rows);
 /** Memory of its products, added. */
 void bp_bottleneck_add_products(const bp_bottleneck *self, int64_t rows, bp_product_bytes *bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the files of a layer's experts: the rows of an expert, forward and backward, and their
  * way to experts of other ranks. */
-#ifndef BP_NN_EXPERTS_PRIV_H
-#define BP_NN_EXPERTS_PRIV_H
+#pragma once
 
 #include "math/gemm/operand_pass.h"
 #include "nn/transformer/transformer_priv.h"
@@ -68,5 +67,3 @@ void exchange_forward(layer *self, bp_pass *pass, const saved *kept, const bp_op
 /** From work->dbranch: gradients of all weights of own experts, work->dshares, and
  * work->norm.dnormed of this rank's rows, which is 0 on entry. */
 void exchange_backward(layer *self, bp_pass *pass, const saved *kept, const expert_work *work);
-
-#endif

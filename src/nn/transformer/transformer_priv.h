@@ -1,7 +1,6 @@
 /* Shared by the files of a Transformer layer: its parts, its saved data, and the addition of a
  * branch to the residual stream. */
-#ifndef BP_NN_TRANSFORMER_PRIV_H
-#define BP_NN_TRANSFORMER_PRIV_H
+#pragma once
 
 #include "math/attention/attention.h"
 #include "math/attention/relative.h"
@@ -444,5 +443,3 @@ void cross_cache(const layer *self, bp_cache_need *need);
 void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source);
 /** Floats that precede them in the cache. */
 int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of the block that computes word vectors from characters. */
-#ifndef BP_NN_WORD_PRIV_H
-#define BP_NN_WORD_PRIV_H
+#pragma once
 
 #include "nn/core/layers.h"
 
@@ -43,5 +42,3 @@ void words_convolve_backward(const words *self, bp_arena *scratch, const int32_t
 size_t words_convolution_bytes(const words *self);
 size_t words_convolution_backward_bytes(const words *self, int64_t count);
 bp_product_bytes words_convolution_products(const words *self);
-
-#endif

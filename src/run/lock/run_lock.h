@@ -1,6 +1,5 @@
 /* One owner a run folder. Local, on the coordinator. */
-#ifndef BP_RUN_LOCK_RUN_LOCK_H
-#define BP_RUN_LOCK_RUN_LOCK_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -76,5 +75,3 @@ void run_lock_free_space(const run_lock *lock);
 /** Stop the heartbeat and mark the lock as free. Always frees `lock`. Errors: BP_ERR_IO others will
  * find it held by a dead process. */
 bp_err run_lock_release(run_lock **lock);
-
-#endif

@@ -6,8 +6,7 @@
  * is to create the number after the highest, which link(2) allows to only one process, and then to
  * check that there is no higher one.
  */
-#ifndef BP_RUN_LOCK_RUN_LOCK_RECORD_PRIV_H
-#define BP_RUN_LOCK_RUN_LOCK_RECORD_PRIV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -87,5 +86,3 @@ bool lock_record_is_litter(const char *name, int64_t number);
  * LOCK_RECORD_NUMBER_MAX: a listing rejects it. */
 #define LOCK_RECORD_NUMBER_MAX INT64_C(999999999999)
 int64_t lock_record_number_of(const char *name);
-
-#endif

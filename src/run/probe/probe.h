@@ -1,7 +1,6 @@
 /* Properties of a job's machine: the hosts of its ranks, and the file system of its run folder. For
  * `bagpipe doctor`; not used in a run. */
-#ifndef BP_RUN_PROBE_PROBE_H
-#define BP_RUN_PROBE_PROBE_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -81,5 +80,3 @@ bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes,
  * Errors:     BP_ERR_IO a rank does not see it, with its host, or nothing can be made: the same on
  *             all ranks. */
 bp_err bp_probe_shared(MPI_Comm comm, const char *ground);
-
-#endif

@@ -1,7 +1,6 @@
 /* The step-by-step history of training runs, read only from their folders: for plots and tables. No
  * MPI, no lock, no writes; of a running job only whole lines are read. */
-#ifndef BP_RUN_STATUS_RUN_HISTORY_H
-#define BP_RUN_STATUS_RUN_HISTORY_H
+#pragma once
 
 #include "base/err.h"
 
@@ -72,5 +71,3 @@ typedef struct bp_curve_figures {
 bp_curve_figures bp_curve_figures_of(const bp_curve *curve);
 /** The main curve of the run: its own, or the members' mean. */
 const bp_curve *bp_history_main(const bp_history *history);
-
-#endif

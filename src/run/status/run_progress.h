@@ -1,6 +1,5 @@
 /* RUN/status.json, written by the job, and RUN/last_words.txt. Local. */
-#ifndef BP_RUN_STATUS_RUN_PROGRESS_H
-#define BP_RUN_STATUS_RUN_PROGRESS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -74,5 +73,3 @@ json_t *run_words_ask_slurm(const json_t *record);
 json_t *run_words_of(int status, const char *message);
 /** "was stopped (USR1): time limit" */
 void run_words_text(char *out, size_t out_bytes, const json_t *end);
-
-#endif

@@ -4,8 +4,7 @@
  * Wall-clock times are only reported: whether an unreachable owner is alive is decided by watching
  * its counter.
  */
-#ifndef BP_RUN_STATUS_RUN_STATUS_H
-#define BP_RUN_STATUS_RUN_STATUS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -36,5 +35,3 @@ bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds
 
 /** Appends it to `out` as text for people, one item a line. Local. */
 void bp_run_status_text(bp_buffer *out, const json_t *status);
-
-#endif

@@ -1,6 +1,5 @@
 /* The parts of a run's status. Local, read only. */
-#ifndef BP_RUN_STATUS_RUN_STATUS_PRIV_H
-#define BP_RUN_STATUS_RUN_STATUS_PRIV_H
+#pragma once
 
 #include "run/run_fields.h"
 #include "run/status/run_status.h"
@@ -36,5 +35,3 @@ json_t *status_queue(const char *job);
 const char *status_state(const char *exit_state, status_hold hold);
 /* What to do next. Free with bp_free(). */
 char *status_next(const json_t *status, const bp_run_status_job *jobs);
-
-#endif

@@ -1,8 +1,7 @@
 /* Backtraces of this process in RUN/stacks/rank-N.txt: on SIGUSR2 (sent to the rank, or to mpirun,
  * which forwards it), on the watchdog's request, and on a fatal signal. Handlers are
  * async-signal-safe: they allocate nothing and take no lock. */
-#ifndef BP_RUN_WATCHDOG_BACKTRACES_H
-#define BP_RUN_WATCHDOG_BACKTRACES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ void bp_backtraces_write_of(int rank, const char *host, int pid);
 
 /** Is it the name of a fatal signal's file, "signal-rank-N.txt"? */
 bool bp_backtraces_is_signal_file(const char *name);
-
-#endif

@@ -11,8 +11,7 @@
  * Time during which the watching process did not run (suspended with all others by the batch
  * system, or the machine slept) does not count. Local; no MPI.
  */
-#ifndef BP_RUN_WATCHDOG_WATCH_STATE_H
-#define BP_RUN_WATCHDOG_WATCH_STATE_H
+#pragma once
 
 #include "base/err.h"
 #include "base/process/heartbeat.h"
@@ -82,5 +81,3 @@ bool bp_watch_diagnose(bp_watch *watch, double now, bp_watch_diagnosis *out);
 /** The next rank found slow since the last call, once for each slow period. A period begins with 20
  * steps whose mean exceeds 1.5 x the median, and ends with 20 that do not. */
 bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out);
-
-#endif

@@ -16,8 +16,7 @@
  * Except for base and an abandoned bp_mpi_finish() (mesh/mesh.h), only the watchdog in src
  * ends a rank's process: its main thread hangs.
  */
-#ifndef BP_RUN_WATCHDOG_WATCHDOG_H
-#define BP_RUN_WATCHDOG_WATCHDOG_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -75,5 +74,3 @@ void bp_watchdog_disown(void);
 /** Call when the run is closed, or did not open (`owned`: after bp_watchdog_own()). The watch
  * continues without its folder until MPI ends or the next run begins. Local, on all ranks. */
 void bp_watchdog_end(bool owned);
-
-#endif

@@ -1,6 +1,5 @@
 /* The watchdog's parts. Local. */
-#ifndef BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
-#define BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
+#pragma once
 
 #include "run/watchdog/watch_state.h"
 #include "run/watchdog/watchdog.h"
@@ -93,5 +92,3 @@ void watchdog_launcher_find(watchdog_launcher *out);
 bool watchdog_launcher_is_gone(const watchdog_launcher *launcher);
 /** From a separate process: kill the launcher if it does not end by itself. */
 void watchdog_launcher_guard(const watchdog_launcher *launcher);
-
-#endif

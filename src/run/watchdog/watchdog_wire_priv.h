@@ -1,7 +1,6 @@
 /* The datagrams between the watchdog's threads: UDP, since only the main thread may call MPI, and a
  * lost heartbeat is followed by another. Local. */
-#ifndef BP_RUN_WATCHDOG_WATCHDOG_WIRE_PRIV_H
-#define BP_RUN_WATCHDOG_WATCHDOG_WIRE_PRIV_H
+#pragma once
 
 #include "base/err.h"
 #include "run/watchdog/watch_state.h"
@@ -59,5 +58,3 @@ void wire_send_all(int fd, const wire_place *self, const wire_place *to, const w
 /** The next packet of this run to this rank; false if there is none. */
 bool wire_receive(int fd, const uint8_t token[WIRE_TOKEN_BYTES], int rank, int size,
                   wire_packet *out, struct sockaddr_in *from);
-
-#endif

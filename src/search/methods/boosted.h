@@ -7,8 +7,7 @@
  * Source: Burges et al. 2005, Learning to Rank using Gradient Descent, section 3 (the loss of pairs
  * as one of rows); Friedman 2001, Greedy Function Approximation: A Gradient Boosting Machine; Chen
  * and Guestrin 2016, XGBoost, equations 6 and 7 (leaves and splits). */
-#ifndef BP_SEARCH_METHODS_BOOSTED_H
-#define BP_SEARCH_METHODS_BOOSTED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void nas_boost(nas_tree *trees, const double *x, int64_t n, int64_t d, const boo
                const nas_pair *pairs, int64_t count);
 /** u of a row. */
 double nas_boosted(const nas_tree *trees, const double *row);
-
-#endif

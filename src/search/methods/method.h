@@ -5,8 +5,7 @@
  * proposes and scores trials. The frame (search.c) holds the run folder, saves the results of each
  * trial against kills, decides which models search.limit admits, trains the best search.final
  * trials from scratch, and writes the table, summary.json, best.ini and the page. */
-#ifndef BP_SEARCH_METHODS_METHOD_H
-#define BP_SEARCH_METHODS_METHOD_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -108,5 +107,3 @@ bp_err nas_train(nas *self, MPI_Comm group, const nas_training *what, double *lo
 
 /** The shape of the model of these settings. Local. Errors: BP_ERR_CONFIG it is invalid. */
 bp_err nas_shape(const nas *self, const char *settings, bp_model_shape *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions shared by methods that propose shapes. */
-#ifndef BP_SEARCH_METHODS_PROPOSE_H
-#define BP_SEARCH_METHODS_PROPOSE_H
+#pragma once
 
 #include "search/nas.h"
 
@@ -28,5 +27,3 @@ bp_err nas_score_all(nas *self);
 /** Call `body`, with shared weights if search.shared asks for them. Collective, Errors: of
  * nas_with_shared and `body`. */
 bp_err nas_run_by_key(nas *self, bp_err (*body)(nas *self));
-
-#endif

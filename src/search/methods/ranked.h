@@ -1,6 +1,5 @@
 /* Features of shapes, by which models are ranked. */
-#ifndef BP_SEARCH_METHODS_RANKED_H
-#define BP_SEARCH_METHODS_RANKED_H
+#pragma once
 
 #include "search/nas.h"
 
@@ -9,5 +8,3 @@
 int64_t nas_features(const nas *self, const nas_point *point, const bp_model_shape *shape,
                      double *x);
 void nas_feature_name(const nas *self, int64_t f, char *out, size_t bytes);
-
-#endif

@@ -9,8 +9,7 @@
  * Source: Hu et al. 2021, RankNAS: Efficient Neural Architecture Search by Pairwise Ranking,
  * sections 3.2 (pairs) and 3.3 (pruning of features); Breiman 2001, Random Forests, section 10
  * (permutation importance). */
-#ifndef BP_SEARCH_METHODS_RANKER_H
-#define BP_SEARCH_METHODS_RANKER_H
+#pragma once
 
 #include "search/methods/boosted.h"
 
@@ -47,5 +46,3 @@ double nas_ranker_utility(const nas_ranker *ranker, const double *x);
  * the mean of y; the prediction is nas_ranker_utility + *intercept. */
 void nas_regression_fit(nas_ranker *out, double *intercept, const double *x, const double *y,
                         int64_t n, int64_t d);
-
-#endif

@@ -4,8 +4,7 @@
  * Source: Guo et al. 2020, Single Path One-Shot Neural Architecture Search with Uniform Sampling;
  * Wang et al. 2020, HAT: Hardware-Aware Transformers, section 3.1, for elastic layers of a
  * Transformer: a part has the first layers, and of each tensor the first rows and columns. */
-#ifndef BP_SEARCH_METHODS_SHARED_H
-#define BP_SEARCH_METHODS_SHARED_H
+#pragma once
 
 #include "search/nas.h"
 #include "train/loop/part.h"
@@ -37,5 +36,3 @@ bp_err nas_with_shared(nas *self, bp_err (*body)(nas *self));
  * Collective over mesh->world. Errors: BP_ERR_STOPPED; those of bp_trainer_validate and nas_keep:
  * the same on all ranks. */
 bp_err nas_score_shared(nas *self);
-
-#endif

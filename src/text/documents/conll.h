@@ -1,7 +1,6 @@
 /* Lines of CoNLL files that are not words, as conlleval and the readers of seqeval's files take
  * them. Local: no MPI. */
-#ifndef BP_TEXT_DOCUMENTS_CONLL_H
-#define BP_TEXT_DOCUMENTS_CONLL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ bool bp_conll_is_comment(const char *line, size_t bytes, int columns);
 /** Is it a word of CoNLL-U or CoNLL-X: ten columns between tabs, whose first numbers the word ("3",
  * "3-4", "3.1")? */
 bool bp_conll_is_universal(const char *line, size_t bytes);
-
-#endif

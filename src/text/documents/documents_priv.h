@@ -1,7 +1,6 @@
 /* The state of reading documents, and its parts: spans.c has the text ahead, and its lines and
  * pieces; tagged.c the sentences of conll; documents.c the attributes of a piece. */
-#ifndef BP_TEXT_DOCUMENTS_DOCUMENTS_PRIV_H
-#define BP_TEXT_DOCUMENTS_DOCUMENTS_PRIV_H
+#pragma once
 
 #include "text/documents/text_source.h"
 
@@ -89,5 +88,3 @@ bp_err documents_next_tagged(bp_documents *documents, documents_span *piece);
 /** The text of the next record of the type conversion, and its id in record->id (NULL if it has
  * none). */
 bp_err documents_next_warc(bp_documents *documents, documents_span *piece);
-
-#endif

@@ -1,7 +1,6 @@
 /* The contents of a line of JSON Lines, of a table (tsv) or of two files (pairs): texts, perhaps an
  * id, labels and values. jsonl.c and tsv.c fill it in, one line at a time. */
-#ifndef BP_TEXT_DOCUMENTS_RECORD_PRIV_H
-#define BP_TEXT_DOCUMENTS_RECORD_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -59,5 +58,3 @@ bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes);
 
 /** Two texts one after the other. Errors: BP_ERR_FORMAT one of them is empty or white space. */
 bp_err bp_pair_join(bp_text_record *record, const char *const text[2], const size_t bytes[2]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Where sentences begin. */
-#ifndef BP_TEXT_DOCUMENTS_SENTENCES_PRIV_H
-#define BP_TEXT_DOCUMENTS_SENTENCES_PRIV_H
+#pragma once
 
 #include "text/documents/text_source.h"
 
@@ -10,5 +9,3 @@ size_t bp_sentence_next(bp_sentences rule, const char *text, size_t bytes, size_
 
 /** The last such place that does not depend on the text after text[bytes); 0 if there is none. */
 size_t bp_sentence_cut(bp_sentences rule, const char *text, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* SQuAD's JSON: articles of paragraphs, each a context with questions and their answers. */
-#ifndef BP_TEXT_DOCUMENTS_SQUAD_PRIV_H
-#define BP_TEXT_DOCUMENTS_SQUAD_PRIV_H
+#pragma once
 
 #include "text/documents/text_source.h"
 
@@ -21,5 +20,3 @@ void bp_squad_close(bp_squad *squad);
  * requested. Errors: BP_ERR_FORMAT a member is missing or of another type; a question or context
  * without a character, or with U+0000; an answer at the wrong place. */
 bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Local: no MPI.
  */
-#ifndef BP_TEXT_DOCUMENTS_TEXT_SOURCE_H
-#define BP_TEXT_DOCUMENTS_TEXT_SOURCE_H
+#pragma once
 
 #include "base/err.h"
 #include "text/unicode/cut.h"
@@ -220,5 +219,3 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
 bp_err bp_documents_read_range(bp_documents *documents, const bp_text_range *range);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);
 void bp_documents_close(bp_documents **documents);
-
-#endif

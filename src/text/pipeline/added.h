@@ -1,6 +1,5 @@
 /* Added tokens: names found in text before all other steps. */
-#ifndef BP_TEXT_PIPELINE_ADDED_H
-#define BP_TEXT_PIPELINE_ADDED_H
+#pragma once
 
 #include "base/config/json.h"
 #include "text/pipeline/normalizer.h"
@@ -41,5 +40,3 @@ typedef struct bp_sections {
 void bp_sections_clear(bp_sections *sections);
 void bp_added_cut(const bp_added *added, const bp_added_set *set, bool specials, const char *text,
                   size_t bytes, bp_sections *out);
-
-#endif

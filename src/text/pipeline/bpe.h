@@ -1,6 +1,5 @@
 /* Byte-pair merging: the table of merges, and its application to one piece of text. */
-#ifndef BP_TEXT_PIPELINE_BPE_H
-#define BP_TEXT_PIPELINE_BPE_H
+#pragma once
 
 #include "base/err.h"
 #include "text/pipeline/ids.h"
@@ -58,5 +57,3 @@ bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
 /** The same for a piece that is already cut into symbols (ids). */
 bp_err bp_bpe_symbols(const bp_merges *merges, const uint32_t *symbols, size_t count,
                       bp_bpe_scratch *scratch, bp_ids *ids);
-
-#endif

@@ -1,7 +1,6 @@
 /* SentencePiece's compiled normalization: a double-array trie of texts to replace, and their
  * replacements. */
-#ifndef BP_TEXT_PIPELINE_CHARSMAP_PRIV_H
-#define BP_TEXT_PIPELINE_CHARSMAP_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -30,5 +29,3 @@ void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, b
  * src/normalizer.cc. */
 void bp_charsmap_apply_longest(const bp_charsmap *map, const bp_trie *keep, const char *text,
                                size_t bytes, bp_buffer *out);
-
-#endif

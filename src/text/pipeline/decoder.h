@@ -1,6 +1,5 @@
 /* Decoders of tokenizer.json: tokens back to text. */
-#ifndef BP_TEXT_PIPELINE_DECODER_H
-#define BP_TEXT_PIPELINE_DECODER_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -49,5 +48,3 @@ bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffe
  * byte, according to the steps. Errors: those of bp_regex_next. */
 bp_err bp_decoder_spell(const bp_decoder *decoder, const char *token, size_t bytes,
                         bp_buffer *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* A growing list of token ids. */
-#ifndef BP_TEXT_PIPELINE_IDS_H
-#define BP_TEXT_PIPELINE_IDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ typedef struct bp_ids {
 void bp_ids_clear(bp_ids *ids);
 /** Reserve capacity for `more` ids; ends the program when out of memory (bp_alloc). */
 void bp_ids_reserve(bp_ids *ids, int64_t more);
-
-#endif

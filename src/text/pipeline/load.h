@@ -1,6 +1,5 @@
 /* Reading the components of tokenizer.json. Every error is BP_ERR_FORMAT with the file's `name`. */
-#ifndef BP_TEXT_PIPELINE_LOAD_H
-#define BP_TEXT_PIPELINE_LOAD_H
+#pragma once
 
 #include "base/config/json.h"
 #include "text/unicode/regex.h"
@@ -29,5 +28,3 @@ bp_err bp_load_refuse(const char *what, const char *value, const char *name);
 typedef bp_err bp_load_add(void *context, const json_t *json, const char *type, const char *name);
 bp_err bp_load_sequence(const json_t *json, const char *key, bp_load_add *add, void *context,
                         const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Normalizers of tokenizer.json: applied to text before it is cut into pieces. */
-#ifndef BP_TEXT_PIPELINE_NORMALIZER_H
-#define BP_TEXT_PIPELINE_NORMALIZER_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -70,5 +69,3 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
 
 /** One of the four forms; `drop` are categories (bits 1 << utf8proc_category_t) that go. */
 bp_err bp_norm_form(int form, unsigned drop, const char *text, size_t bytes, bp_buffer *out);
-
-#endif

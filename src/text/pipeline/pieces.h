@@ -1,6 +1,5 @@
 /* Encoding one piece with a model of tokenizer.json: BPE of characters, Unigram, WordPiece. */
-#ifndef BP_TEXT_PIPELINE_PIECES_H
-#define BP_TEXT_PIPELINE_PIECES_H
+#pragma once
 
 #include "base/buffer.h"
 #include "text/pipeline/bpe.h"
@@ -54,5 +53,3 @@ bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids);
 /** The token whose name is text[bytes]; -1 if none. */
 int64_t bp_trie_whole(const bp_trie *trie, const uint8_t *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* The steps of a tokenizer that is not plain: added tokens, normalizers, pre-tokenizers, a model,
  * decoders. */
-#ifndef BP_TEXT_PIPELINE_PIPELINE_H
-#define BP_TEXT_PIPELINE_PIPELINE_H
+#pragma once
 
 #include "text/pipeline/added.h"
 #include "text/pipeline/decoder.h"
@@ -26,5 +25,3 @@ typedef struct bp_pipeline {
 void bp_pipeline_free(bp_pipeline **pipeline);
 /** Where documents may be cut. */
 bp_cut bp_pipeline_cut(const bp_pipeline *pipeline);
-
-#endif

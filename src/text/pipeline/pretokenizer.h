@@ -1,7 +1,6 @@
 /* Pre-tokenizers of tokenizer.json: normalized text to pieces, each of which the model encodes on
  * its own. */
-#ifndef BP_TEXT_PIPELINE_PRETOKENIZER_H
-#define BP_TEXT_PIPELINE_PRETOKENIZER_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -81,5 +80,3 @@ void bp_pre_work_clear(bp_pre_work *work);
  * the next call. `first`: the text begins its document. Errors: those of bp_regex_next. */
 bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bool first,
                       const char **text, size_t bytes, const bp_spans **pieces);
-
-#endif

@@ -14,8 +14,7 @@
  * Local: no MPI. Source: google/sentencepiece, src/sentencepiece_model.proto, normalizer.cc,
  * unigram_model.cc, bpe_model.cc.
  */
-#ifndef BP_TEXT_SENTENCEPIECE_SENTENCEPIECE_H
-#define BP_TEXT_SENTENCEPIECE_SENTENCEPIECE_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -77,5 +76,3 @@ bp_err bp_sentencepiece_marian(bp_tokenizer **out, const char *path, const char 
  * bp_sentencepiece_load, bp_sentencepiece_json and bp_tokenizer_parse. */
 bp_err bp_sentencepiece_tokenizer(bp_tokenizer **out, const char *path,
                                   const bp_sentencepiece_class *as);
-
-#endif

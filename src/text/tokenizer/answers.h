@@ -1,6 +1,5 @@
 /* Answers to questions: the words of a context that tokens come from. Local: no MPI. */
-#ifndef BP_TEXT_TOKENIZER_ANSWERS_H
-#define BP_TEXT_TOKENIZER_ANSWERS_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -9,5 +8,3 @@
  * bp_encode_piece. */
 bp_err bp_context_words_of(bp_encoder *encoder, const char *context, int64_t first, int64_t end,
                            size_t *begin, size_t *bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* BERT's tokenizer.json: its special tokens, normalizer, and the text around a vocabulary. */
-#ifndef BP_TEXT_TOKENIZER_BERT_JSON_H
-#define BP_TEXT_TOKENIZER_BERT_JSON_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -20,5 +19,3 @@ json_t *bp_bert_special_json(const char *name, int64_t id);
 /** All of tokenizer.json. `vocab` ({token: id}) has the special tokens; it and `added` stay the
  * caller's. New reference; NULL if out of memory. */
 json_t *bp_bert_json(json_t *vocab, json_t *added, bool lowercase);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tokens of a continuation, encoded like lm-evaluation-harness's pairs. Local: no MPI. */
-#ifndef BP_TEXT_TOKENIZER_CONTINUATION_H
-#define BP_TEXT_TOKENIZER_CONTINUATION_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -22,5 +21,3 @@ bp_err bp_context_text_encode(bp_context_text *context, bp_encoder *encoder, bp_
  * Source:     lm-evaluation-harness, lm_eval/api/model.py, TemplateLM._encode_pair. */
 bp_err bp_continuation_encode(bp_encoder *encoder, const bp_context_text *context, const char *text,
                               size_t bytes, bp_ids *ids);
-
-#endif

@@ -1,7 +1,6 @@
 /* Tokens that a model's files force at certain positions, or forbid: the member "forced" of a
  * checkpoint's state, an object with Hugging Face's names. Local. */
-#ifndef BP_TEXT_TOKENIZER_FORCED_H
-#define BP_TEXT_TOKENIZER_FORCED_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -16,5 +15,3 @@ typedef struct bp_forced {
  * "bad_words_ids". NULL if they have none. New reference. */
 json_t *bp_forced_of_folder(const char *folder, int64_t vocab_size);
 bp_forced bp_forced_read(const json_t *state, int64_t vocab_size);
-
-#endif

@@ -1,6 +1,5 @@
 /* The meaning of a tokenizer.json, independent of its spelling. */
-#ifndef BP_TEXT_TOKENIZER_MEANING_PRIV_H
-#define BP_TEXT_TOKENIZER_MEANING_PRIV_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -30,5 +29,3 @@ void bp_meaning_is_in(const char *hash, const char *path, bp_meaning_source *rea
 
 /** From now on, the hash of a text stands for that of its meaning. */
 void bp_meaning_remember(const char *text_hash, const char *meaning);
-
-#endif

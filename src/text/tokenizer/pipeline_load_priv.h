@@ -1,6 +1,5 @@
 /* Tokenizers of any form but the plain ones, read. */
-#ifndef BP_TEXT_TOKENIZER_PIPELINE_LOAD_PRIV_H
-#define BP_TEXT_TOKENIZER_PIPELINE_LOAD_PRIV_H
+#pragma once
 
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/tokenizer_parts.h"
@@ -13,5 +12,3 @@ bp_err bp_model_read(bp_tokenizer *tokenizer, json_t *model, const json_t *added
 /** cls and sep of a "post_processor". Errors: BP_ERR_FORMAT one that is not known, by name; an id
  * beyond the vocabulary. */
 bp_err bp_post_read(bp_tokenizer *tokenizer, const json_t *post, const char *name);
-
-#endif

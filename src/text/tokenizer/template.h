@@ -1,6 +1,5 @@
 /* The post-processor that frames texts. */
-#ifndef BP_TEXT_TOKENIZER_TEMPLATE_H
-#define BP_TEXT_TOKENIZER_TEMPLATE_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -23,5 +22,3 @@ json_t *bp_template_json(const bp_template *frame);
 /** Put the post-processor that bp_tokenizer_framed_text replaced back into a tokenizer.json; false
  * if it replaced none. */
 bool bp_template_restore(json_t *root);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * A tokenizer may be shared by threads; it is not changed once loaded. Local: no MPI.
  */
-#ifndef BP_TEXT_TOKENIZER_TOKENIZER_H
-#define BP_TEXT_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -232,5 +231,3 @@ bp_err bp_tokenizer_token_bytes(const bp_tokenizer *tokenizer, int64_t id, bp_bu
 /** The same for the token inside a text: U+2581 is a space and <0x0A> a byte, according to the
  * tokenizer's decoder. Errors: as bp_tokenizer_token_text; those of bp_regex_next. */
 bp_err bp_tokenizer_spell(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
-
-#endif

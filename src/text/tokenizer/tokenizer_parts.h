@@ -1,6 +1,5 @@
 /* The parts of a tokenizer. */
-#ifndef BP_TEXT_TOKENIZER_TOKENIZER_PARTS_H
-#define BP_TEXT_TOKENIZER_TOKENIZER_PARTS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "text/pipeline/bpe.h"
@@ -88,5 +87,3 @@ size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
 
 /** Warn if truncation or padding of a file is ignored, or ids have no token. */
 void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path);
-
-#endif

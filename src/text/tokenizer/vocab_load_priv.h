@@ -1,6 +1,5 @@
 /* Reading the vocabulary and the merges of tokenizer.json. */
-#ifndef BP_TEXT_TOKENIZER_VOCAB_LOAD_PRIV_H
-#define BP_TEXT_TOKENIZER_VOCAB_LOAD_PRIV_H
+#pragma once
 
 #include "base/config/json.h"
 #include "text/tokenizer/tokenizer_parts.h"
@@ -27,5 +26,3 @@ bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **
  * result is not a token; BP_ERR_SYSTEM. */
 bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *text, size_t bytes,
                      size_t split);
-
-#endif

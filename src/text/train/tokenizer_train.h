@@ -1,6 +1,5 @@
 /* Training tokenizers on text: the same bytes at any number of ranks. */
-#ifndef BP_TEXT_TRAIN_TOKENIZER_TRAIN_H
-#define BP_TEXT_TRAIN_TOKENIZER_TRAIN_H
+#pragma once
 
 #include "base/err.h"
 #include "text/documents/text_source.h"
@@ -70,5 +69,3 @@ typedef struct bp_trainer_report {
  */
 bp_err bp_tokenizer_train(bp_tokenizer **out, MPI_Comm comm, const char *const *paths, int count,
                           const bp_trainer_options *options, bp_trainer_report *report);
-
-#endif

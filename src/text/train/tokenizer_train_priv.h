@@ -1,6 +1,5 @@
 /* The parts of training: a table of words with their counts becomes a tokenizer. */
-#ifndef BP_TEXT_TRAIN_TOKENIZER_TRAIN_PRIV_H
-#define BP_TEXT_TRAIN_TOKENIZER_TRAIN_PRIV_H
+#pragma once
 
 #include "text/tokenizer/tokenizer_parts.h"
 #include "text/train/tokenizer_train.h"
@@ -58,5 +57,3 @@ bp_err bp_build_unigram(bp_tokenizer **out, const bp_strmap *words, int64_t size
 /* For bp_fail_stopped. */
 #define BP_TRAINING_STOPPED                                                                        \
     "while a tokenizer was trained, of which nothing was kept; run the command again"
-
-#endif

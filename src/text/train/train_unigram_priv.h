@@ -1,7 +1,6 @@
 /* Training a Unigram vocabulary: the parts. Source: Kudo 2018, section 3.2; google/sentencepiece,
  * src/unigram_model_trainer.cc. */
-#ifndef BP_TEXT_TRAIN_TRAIN_UNIGRAM_PRIV_H
-#define BP_TEXT_TRAIN_TRAIN_UNIGRAM_PRIV_H
+#pragma once
 
 #include "text/unicode/strmap.h"
 #include "text/unicode/trie.h"
@@ -55,5 +54,3 @@ void bp_unigram_improve(bp_unigrams *pieces, const bp_strmap *words);
 /** Remove the pieces whose loss costs least likelihood, at most down to `wanted`; false if none
  * could be removed. */
 bool bp_unigram_prune(bp_unigrams *pieces, const bp_strmap *words, int64_t wanted);
-
-#endif

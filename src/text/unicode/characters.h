@@ -1,6 +1,5 @@
 /* Characters of UTF-8 text, for code that cuts text differently from tokenizers. Local: no MPI. */
-#ifndef BP_TEXT_UNICODE_CHARACTERS_H
-#define BP_TEXT_UNICODE_CHARACTERS_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -34,5 +33,3 @@ void bp_text_capitalize(bp_buffer *out, const char *text, size_t bytes);
 /** Append valid UTF-8 with each character in lower case, as Rust's char::to_lowercase: no final
  * sigma. */
 void bp_text_lowercase_each(bp_buffer *out, const char *text, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Words of a context, in which answers to questions begin and end. Local: no MPI. */
-#ifndef BP_TEXT_UNICODE_CONTEXT_WORDS_H
-#define BP_TEXT_UNICODE_CONTEXT_WORDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ size_t bp_context_skip_space(const char *text, size_t bytes, size_t at);
 
 /** A text without the white space around it: where it begins, and its *bytes. */
 const char *bp_context_trim(const char *text, size_t *bytes);
-
-#endif

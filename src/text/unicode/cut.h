@@ -1,7 +1,6 @@
 /* Places where a long text may be cut so that its pieces have the token ids of the whole. Local: no
  * MPI. */
-#ifndef BP_TEXT_UNICODE_CUT_H
-#define BP_TEXT_UNICODE_CUT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ typedef enum bp_cut {
 
 /** The largest n <= bytes such that text may be cut at n whatever follows it; 0 if nowhere. */
 size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
-
-#endif

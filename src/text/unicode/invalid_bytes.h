@@ -2,8 +2,7 @@
  * one of 128 characters of a block that is not assigned. Such a character is not a letter, number,
  * White_Space or punctuation, and no form, case or map changes it.
  */
-#ifndef BP_TEXT_UNICODE_INVALID_BYTES_H
-#define BP_TEXT_UNICODE_INVALID_BYTES_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -43,5 +42,3 @@ static inline uint8_t bp_hidden_byte(const uint8_t *p)
 {
     return (uint8_t)(0x80 | (p[2] & 1) << 6 | (p[3] & 0x3F));
 }
-
-#endif

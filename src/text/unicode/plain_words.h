@@ -1,7 +1,6 @@
 /* Words as contaminated texts are looked for: without case, punctuation and white space.
  * Local: no MPI. */
-#ifndef BP_TEXT_UNICODE_PLAIN_WORDS_H
-#define BP_TEXT_UNICODE_PLAIN_WORDS_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -15,5 +14,3 @@
  * Source: Brown et al. 2020, Language Models are Few-Shot Learners, appendix C ("ignoring all
  * punctuation, whitespace, and casing"); "don't" is "dont". */
 bool bp_plain_word(const char *text, size_t bytes, size_t *at, bp_buffer *word);
-
-#endif

@@ -1,8 +1,7 @@
 /* Regular expressions of tokenizer.json, by Oniguruma: the library that Hugging Face's tokenizers
  * runs, with the syntax and the options that it takes.
  */
-#ifndef BP_TEXT_UNICODE_REGEX_H
-#define BP_TEXT_UNICODE_REGEX_H
+#pragma once
 
 #include "base/err.h"
 
@@ -45,5 +44,3 @@ bp_regex_matches bp_regex_matches_of(const bp_regex *regex, bp_regex_work *work,
  * go back to at a time, and 10 seconds of CPU and 10 a MiB in one text (bp_regex_work_begin).
  */
 bp_err bp_regex_next(bp_regex_matches *matches, bool *found);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * The twin by Oniguruma is in tests/text/pattern_twin.h.
  */
-#ifndef BP_TEXT_UNICODE_SCAN_H
-#define BP_TEXT_UNICODE_SCAN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ size_t bp_scan_valid(const uint8_t *text, size_t bytes);
  * of the White_Space run there. */
 size_t bp_scan_word(const uint8_t *classes, const uint8_t *text, size_t bytes);
 size_t bp_scan_space(const uint8_t *classes, const uint8_t *text, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* A map from byte strings to numbers that keeps its keys, in the order in which they came. */
-#ifndef BP_TEXT_UNICODE_STRMAP_H
-#define BP_TEXT_UNICODE_STRMAP_H
+#pragma once
 
 #include "base/err.h"
 
@@ -38,5 +37,3 @@ static inline const char *bp_strmap_key(const bp_strmap *map, int64_t index)
 }
 
 void bp_strmap_clear(bp_strmap *map);
-
-#endif

@@ -1,6 +1,5 @@
 /* Words and invalid bytes of a text, counted whole or in pieces. Local: no MPI. */
-#ifndef BP_TEXT_UNICODE_TALLY_H
-#define BP_TEXT_UNICODE_TALLY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ typedef struct bp_text_tally {
 void bp_text_tally_add(bp_text_tally *tally, const char *text, size_t bytes);
 void bp_text_tally_join(bp_text_tally *left, const bp_text_tally *right);
 bp_text_counts bp_text_tally_counts(const bp_text_tally *tally);
-
-#endif

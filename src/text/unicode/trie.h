@@ -1,6 +1,5 @@
 /* A trie of byte strings: the keys that a text begins with, shortest first. */
-#ifndef BP_TEXT_UNICODE_TRIE_H
-#define BP_TEXT_UNICODE_TRIE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ static inline int64_t bp_trie_value(const bp_trie *trie, uint32_t node)
 {
     return (int64_t)trie->values[node] - 1;
 }
-
-#endif

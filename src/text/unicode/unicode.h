@@ -1,6 +1,5 @@
 /* Code points and their classes, of Unicode 16.0 (unicode_table.c). */
-#ifndef BP_TEXT_UNICODE_UNICODE_H
-#define BP_TEXT_UNICODE_UNICODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ size_t bp_utf8_encode(uint8_t *out, uint32_t code_point);
 /** Length of the White_Space character that ends at text[end), 0 where the one before `end` is not
  * one. */
 size_t bp_space_before(const uint8_t *text, size_t end);
-
-#endif

@@ -1,7 +1,6 @@
 /* Silent data corruption: bits that changed in memory, or that differ from those of a rank with the
  * same values. */
-#ifndef BP_TRAIN_ENGINE_CORRUPTION_H
-#define BP_TRAIN_ENGINE_CORRUPTION_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "models/network/network.h"
@@ -32,5 +31,3 @@ void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_net
 
 /** Records this rank as the only suspect: fills holders, suspects, ranks and hosts. Local. */
 void bp_corruption_own(bp_corruption *corruption, const bp_mesh *mesh);
-
-#endif

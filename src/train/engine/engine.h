@@ -1,6 +1,5 @@
 /* Training a model on a mesh: one step, validation, and what a checkpoint holds of it. */
-#ifndef BP_TRAIN_ENGINE_ENGINE_H
-#define BP_TRAIN_ENGINE_ENGINE_H
+#pragma once
 
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
@@ -170,5 +169,3 @@ bool bp_engine_loads(const bp_group *group, bp_load what); /* whether any of it 
  * them, remakes copies, and checksums them from here on, like initial values. Collective over
  * mesh->data. */
 void bp_engine_loaded(bp_engine *engine);
-
-#endif

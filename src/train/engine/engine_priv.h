@@ -1,6 +1,5 @@
 /* The engine: what a step and its checkpoints share. */
-#ifndef BP_TRAIN_ENGINE_ENGINE_PRIV_H
-#define BP_TRAIN_ENGINE_ENGINE_PRIV_H
+#pragma once
 
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"
@@ -76,5 +75,3 @@ int64_t engine_load_count(const bp_engine *engine);
  * The sums over layers overwrite the loads of the first layer. Collective over mesh->data and
  * mesh->pipeline. */
 void engine_measure_experts(bp_engine *engine, bp_step_result *result);
-
-#endif

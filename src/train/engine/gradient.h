@@ -1,7 +1,6 @@
 /* Gradients over ranks: summed over data ranks, over tensor ranks that share out rows and over the
  * holders of tied parameters; and their norm. */
-#ifndef BP_TRAIN_ENGINE_GRADIENT_H
-#define BP_TRAIN_ENGINE_GRADIENT_H
+#pragma once
 
 #include "mesh/async.h"
 #include "mesh/mesh.h"
@@ -36,5 +35,3 @@ void bp_gradient_finish(bp_reduction *reduction);
  * mesh->member; equal on all its ranks. */
 double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const float *gradients,
                         float *scratch);
-
-#endif

@@ -1,7 +1,6 @@
 /* Settings of training: the keys of train.*, optimizer.*, mesh.*, and the settings that they
  * become. */
-#ifndef BP_TRAIN_ENGINE_OPTIONS_H
-#define BP_TRAIN_ENGINE_OPTIONS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
@@ -128,5 +127,3 @@ void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *s
  * optimizer.temperature, mesh.chunks and mesh.schedule=interleaved without what they need, and
  * mesh.sequence_parallel=yes without tensor ranks. Local. */
 void bp_engine_spec_warn(const bp_config *config);
-
-#endif

@@ -1,8 +1,7 @@
 /* Messages of one direction between a pipeline stage and its neighbours: activations forward, or
  * gradients backward. Receives are posted before their action is due, and sends leave from buffers
  * of their own, so that transfers overlap with the stage's compute. */
-#ifndef BP_TRAIN_ENGINE_PIPELINE_COMM_H
-#define BP_TRAIN_ENGINE_PIPELINE_COMM_H
+#pragma once
 
 #include "base/mem.h"
 #include "mesh/collective.h"
@@ -49,5 +48,3 @@ void bp_pipeline_comm_take(bp_pipeline_comm *comm, const bp_action *action);
 void bp_pipeline_comm_send(bp_pipeline_comm *comm, const bp_action *action);
 /** Ends a step: waits for all sends. */
 void bp_pipeline_comm_end(bp_pipeline_comm *comm);
-
-#endif

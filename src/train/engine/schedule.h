@@ -1,8 +1,7 @@
 /* The order in which a pipeline stage runs its micro-batches forward and backward.
  * Sources: GPipe, Huang et al. 2019; 1F1B (PipeDream-Flush) and the interleaved schedule, Narayanan
  * et al. 2021, "Efficient large-scale language model training on GPU clusters", section 2.2. */
-#ifndef BP_TRAIN_ENGINE_SCHEDULE_H
-#define BP_TRAIN_ENGINE_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ bool bp_action_sends(const bp_pipeline *pipeline, int stage, const bp_action *ac
  * receive. */
 #define BP_RECEIVES_AHEAD  1
 #define BP_SENDS_IN_FLIGHT 2
-
-#endif

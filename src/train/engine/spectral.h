@@ -1,7 +1,6 @@
 /* Spectral normalisation: hidden weights whose largest singular value is bounded, so that the
  * states of two texts are not further apart than a known multiple of their inputs' distance. */
-#ifndef BP_TRAIN_ENGINE_SPECTRAL_H
-#define BP_TRAIN_ENGINE_SPECTRAL_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "models/family.h"
@@ -37,5 +36,3 @@ void bp_spectral_apply(bp_spectral *spectral);
 void bp_spectral_slices(const bp_spectral *spectral, bool to_save, bp_slice *slices, int64_t *used,
                         int64_t capacity);
 int64_t bp_spectral_count(const bp_spectral *spectral); /* the most slices */
-
-#endif

@@ -1,7 +1,6 @@
 /* The state of a pipeline stage: its memory, planned once, and one step's micro-batches forward and
  * backward through it. */
-#ifndef BP_TRAIN_ENGINE_STAGE_H
-#define BP_TRAIN_ENGINE_STAGE_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "models/network/network.h"
@@ -112,5 +111,3 @@ typedef struct bp_evaluation {
  * Collective over mesh->pipeline and mesh->tensor. */
 void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum[BP_TERMS],
                        int64_t loss_count[BP_TERMS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a stage keeps of a micro-batch, shared by memory layout (stage_memory.c) and use (stage.c).
  * Private to src/train/engine. */
-#ifndef BP_TRAIN_ENGINE_STAGE_PRIV_H
-#define BP_TRAIN_ENGINE_STAGE_PRIV_H
+#pragma once
 
 #include "train/engine/stage.h"
 
@@ -24,5 +23,3 @@ typedef struct stage_lent {
 /** The run that lends most, if a leaf of gradients always begins before the last block goes
  * backward, and the head's table is in that block's chunk; else an empty run. */
 stage_lent stage_find_lent(const bp_stage_spec *spec, const bp_network *network);
-
-#endif

@@ -1,8 +1,7 @@
 /* The fixed binary tree over a step's micro-batches: the list is halved, the first floor(n/2) to
  * the left, down to one. With this order the bits are the same at any power-of-two number of data
  * ranks (src/train/README.md). */
-#ifndef BP_TRAIN_ENGINE_TREE_H
-#define BP_TRAIN_ENGINE_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ int bp_tree_merges(int64_t leaf, int64_t count);
 int bp_tree_depth(int64_t count);
 /** The tree's sum of x[count]. */
 double bp_tree_sum(const double *x, int64_t count);
-
-#endif

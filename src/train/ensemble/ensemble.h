@@ -1,6 +1,5 @@
 /* Training the members of an ensemble, side by side on parts of the mesh or one after another. */
-#ifndef BP_TRAIN_ENSEMBLE_ENSEMBLE_H
-#define BP_TRAIN_ENSEMBLE_ENSEMBLE_H
+#pragma once
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
@@ -51,5 +50,3 @@ bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jo
 /** The run folder that this job holds: with ensemble.only the member's, else run.dir. Free with
  * bp_free(). Local. */
 char *bp_ensemble_folder(const bp_config *config);
-
-#endif

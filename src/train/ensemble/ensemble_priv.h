@@ -1,6 +1,5 @@
 /* The state of training an ensemble, shared by the files of this folder. */
-#ifndef BP_TRAIN_ENSEMBLE_ENSEMBLE_PRIV_H
-#define BP_TRAIN_ENSEMBLE_ENSEMBLE_PRIV_H
+#pragma once
 
 #include "data/corpus.h"
 #include "run/run_folder.h"
@@ -113,5 +112,3 @@ bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler);
  * `err`, with its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED some were not trained;
  * BP_ERR_IO... of the files. */
 bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Checkpoints of a training: what is saved, at once or while training goes on. */
-#ifndef BP_TRAIN_LOOP_COMMIT_H
-#define BP_TRAIN_LOOP_COMMIT_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -47,5 +46,3 @@ bp_err trainer_fail_diverged(const trainer *self, int64_t step, const char *what
 bp_err trainer_diverged(trainer *self, int64_t step, const char *what);
 /** RUN/checkpoints. Owns: the caller's, bp_free(). */
 char *trainer_checkpoints_folder(const trainer *self);
-
-#endif

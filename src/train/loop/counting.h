@@ -1,6 +1,5 @@
 /* Counted models: one step makes the model from the whole stream. */
-#ifndef BP_TRAIN_LOOP_COUNTING_H
-#define BP_TRAIN_LOOP_COUNTING_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -13,5 +12,3 @@ void trainer_remove_counts(const trainer *self);
 /** Prints the estimate of counting. Collective over world. Errors: those of bp_counting_ops.plan,
  * and of the corpus as for trainer_count: the same on all ranks. */
 bp_err bp_trainer_count_plan(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Silent data corruption: bits that changed without a cause in training. */
-#ifndef BP_TRAIN_LOOP_DIGEST_H
-#define BP_TRAIN_LOOP_DIGEST_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -11,5 +10,3 @@ bp_err trainer_check_bits(trainer *self);
  * names tensor, step, rank and host. Collective over compute. Errors: BP_ERR_STOPPED, always, the
  * same on all ranks: the last checkpoint is good. */
 bp_err trainer_say_corruption(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Examples of a training: windows, documents or runs of sentences. */
-#ifndef BP_TRAIN_LOOP_EXAMPLES_H
-#define BP_TRAIN_LOOP_EXAMPLES_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -34,5 +33,3 @@ bp_err trainer_open_examples(trainer *self);
 void trainer_warn_of_few(const trainer *self);
 /** Frees all but the loader. Local. */
 void trainer_close_examples(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Groups of ranks that train models side by side (mesh.members of them). */
-#ifndef BP_TRAIN_LOOP_GROUPS_H
-#define BP_TRAIN_LOOP_GROUPS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
@@ -43,5 +42,3 @@ bp_err bp_groups_plan(MPI_Comm world, trainer *one, const bp_groups_trainings *a
                       const bp_planned_world *asked);
 /** Only the check, before trainings begin. Collective, Errors: as above. */
 bp_err bp_groups_check_memory(MPI_Comm world, trainer *one, const bp_groups_trainings *all);
-
-#endif

@@ -1,6 +1,5 @@
 /* Callbacks to the job around a training. */
-#ifndef BP_TRAIN_LOOP_HOOKS_H
-#define BP_TRAIN_LOOP_HOOKS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -16,5 +15,3 @@ typedef struct bp_pretrain_hooks {
     /** A line went to metrics.jsonl; borrowed. May be NULL. */
     void (*metric)(void *context, const json_t *line);
 } bp_pretrain_hooks;
-
-#endif

@@ -1,6 +1,5 @@
 /* The steps of a learner (models/learner.h), in place of the engine's. */
-#ifndef BP_TRAIN_LOOP_LEARNING_H
-#define BP_TRAIN_LOOP_LEARNING_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -20,5 +19,3 @@ bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *resul
 bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that one of `datas` data ranks reads: a learner's rank reads all. Local. */
 int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int data_ranks);
-
-#endif

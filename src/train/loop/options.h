@@ -1,6 +1,5 @@
 /* The keys of checkpoint.*, and what must hold for the keys of a training. */
-#ifndef BP_TRAIN_LOOP_OPTIONS_H
-#define BP_TRAIN_LOOP_OPTIONS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "train/loop/part.h"
@@ -37,5 +36,3 @@ void bp_finetune_check_model(bp_config *config);
 void bp_pretrain_warn(const bp_config *config, const bp_training_part *const *parts);
 /** bp_engine_spec_of, with what the parts ask of the engine. Local. */
 bp_engine_spec bp_pretrain_spec_of(const bp_config *config, const bp_training_part *const *parts);
-
-#endif

@@ -3,8 +3,7 @@
  * The loop knows no part by its name: the job that starts a training hands over a list of them
  * (train/parts/list.h). Hooks are called in the order of that list; where one fails the later ones
  * are not called. A missing hook is NULL. `own` is the object that the part's open made. */
-#ifndef BP_TRAIN_LOOP_PART_H
-#define BP_TRAIN_LOOP_PART_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/err.h"
@@ -74,5 +73,3 @@ typedef struct bp_training_part {
     bp_err (*receive)(struct trainer *self, void *own, const json_t *value);
     void (*close)(void *own);
 } bp_training_part;
-
-#endif

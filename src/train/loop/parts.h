@@ -1,6 +1,5 @@
 /* The hooks of all parts of a training, called in the order of its list until one fails. */
-#ifndef BP_TRAIN_LOOP_PARTS_H
-#define BP_TRAIN_LOOP_PARTS_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -18,5 +17,3 @@ bp_err parts_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage, si
 
 /** To the part's `receive`, from compute's root. Local. Owns: the reference of `value` is taken. */
 void bp_part_report(trainer *self, const bp_training_part *part, json_t *value);
-
-#endif

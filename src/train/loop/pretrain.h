@@ -1,6 +1,5 @@
 /* Pretraining a language model on a corpus, over a mesh, in a run folder that resumes by itself. */
-#ifndef BP_TRAIN_LOOP_PRETRAIN_H
-#define BP_TRAIN_LOOP_PRETRAIN_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "train/loop/hooks.h"
@@ -34,5 +33,3 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
 struct trainer;
 bp_err bp_pretrain_use(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
                        bp_err (*use)(struct trainer *self, void *context), void *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* The meshes of a planned job, best first: step time, memory, messages, files. */
-#ifndef BP_TRAIN_LOOP_SCALE_PLAN_H
-#define BP_TRAIN_LOOP_SCALE_PLAN_H
+#pragma once
 
 #include "train/loop/memory/memory.h"
 #include "train/scale/step_time.h"
@@ -44,5 +43,3 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan);
 /** Write the configured mesh's step as JSON (train/scale/step_json.h). Local. Errors: BP_ERR_IO,
  * BP_ERR_CREATE. */
 bp_err bp_scale_plan_write(const trainer *self, const bp_scale_plan *plan, const char *path);
-
-#endif

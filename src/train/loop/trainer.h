@@ -1,7 +1,6 @@
 /* The state of a training that its loop, its parts and ensembles share. What is done with it is in
  * the header of each file. */
-#ifndef BP_TRAIN_LOOP_TRAINER_H
-#define BP_TRAIN_LOOP_TRAINER_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/files/hash.h"
@@ -180,5 +179,3 @@ static inline const bp_learner_ops *trainer_learner(const trainer *self)
 {
     return self->shape.family ? self->shape.family->learner : NULL;
 }
-
-#endif

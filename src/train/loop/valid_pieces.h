@@ -1,6 +1,5 @@
 /* The input of validation, in pieces that are batches. */
-#ifndef BP_TRAIN_LOOP_VALID_PIECES_H
-#define BP_TRAIN_LOOP_VALID_PIECES_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -28,5 +27,3 @@ valid_piece valid_piece_at(const trainer *self, const valid_layout *all, int64_t
  * bp_stream_read and bp_document_table_read. */
 bp_err valid_piece_read(trainer *self, const valid_layout *all, const valid_piece *p,
                         const bp_example_maker *maker);
-
-#endif

@@ -1,6 +1,5 @@
 /* Validation: the loss over all of corpus.valid. */
-#ifndef BP_TRAIN_LOOP_VALIDATION_H
-#define BP_TRAIN_LOOP_VALIDATION_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -15,5 +14,3 @@ typedef struct validation {
 /** Collective over compute; *out is the same on all ranks, and has the same bits at any number of
  * data ranks. Errors: those of bp_stream_read and bp_document_table_read: the same on all ranks. */
 bp_err bp_trainer_validate(trainer *self, validation *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* All optimizers: a line a rule, with the name of its number. */
-#ifndef BP_TRAIN_OPTIMIZERS_LIST_H
-#define BP_TRAIN_OPTIMIZERS_LIST_H
+#pragma once
 
 /** NAME.c defines bp_optimizer_NAME, its row (optimizer.h). The name is also optimizer.kind. */
 #define BP_OPTIMIZER_LIST(OPTIMIZER)                                                               \
@@ -22,5 +21,3 @@ typedef enum bp_optimizer_kind {
 /** "adamw|sgd|...": the choices of optimizer.kind. */
 #define BP_OPTIMIZER_WORD(NUMBER, name) "|" #name
 #define BP_OPTIMIZER_KINDS              (&BP_OPTIMIZER_LIST(BP_OPTIMIZER_WORD)[1])
-
-#endif

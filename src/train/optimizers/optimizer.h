@@ -1,7 +1,6 @@
 /* The update rules, on this data rank's shards of the parameters: optimizer state is sharded over
  * data ranks (ZeRO stage 1, Rajbhandari et al. 2020). */
-#ifndef BP_TRAIN_OPTIMIZERS_OPTIMIZER_H
-#define BP_TRAIN_OPTIMIZERS_OPTIMIZER_H
+#pragma once
 
 #include "math/kernels/kernels.h"
 #include "mesh/async.h"
@@ -165,5 +164,3 @@ void bp_inject_sum(const bp_optimizer *optimizer, float *gradients);
 /** train.nan_weight, train.nan_moment: as if the update of group `g` had left it, if it is the
  * group of this rank's longest run. Local. */
 void bp_inject_update(bp_optimizer *optimizer, float *values, int g);
-
-#endif

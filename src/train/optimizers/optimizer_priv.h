@@ -1,6 +1,5 @@
 /* Inside the optimizers: what rules share. */
-#ifndef BP_TRAIN_OPTIMIZERS_OPTIMIZER_PRIV_H
-#define BP_TRAIN_OPTIMIZERS_OPTIMIZER_PRIV_H
+#pragma once
 
 #include "train/optimizers/optimizer.h"
 
@@ -18,5 +17,3 @@ bp_torch_rule bp_optimizer_torch(const bp_optimizer_rule *rule, const bp_own_run
                                  const bp_update *with, double keep);
 /** The index of element i of a run in the whole tensor, which keys the noise. */
 uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i);
-
-#endif

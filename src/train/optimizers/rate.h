@@ -1,6 +1,5 @@
 /* The learning rate of each step: warmup, then a decay of the list. */
-#ifndef BP_TRAIN_OPTIMIZERS_RATE_H
-#define BP_TRAIN_OPTIMIZERS_RATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ bp_rate_decay bp_rate_decay_of(const char *name);
  * peak (m + (1-m) f), m = least, f = (1 + cos pi u)/2 (cosine), 1-u (linear), sqrt(max(w, 1)/s)
  * (inverse_sqrt; Vaswani et al. 2017, section 5.3); constant: peak. */
 double bp_rate_at(const bp_rate *rate, int64_t step);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sums over whole parameters, across ranks, for rules whose steps depend on them (LAMB, Adafactor).
  * Used by the rules' files and update.c. */
-#ifndef BP_TRAIN_OPTIMIZERS_TOTALS_H
-#define BP_TRAIN_OPTIMIZERS_TOTALS_H
+#pragma once
 
 #include "train/optimizers/optimizer_priv.h"
 
@@ -51,5 +50,3 @@ void bp_totals_each(bp_optimizer *optimizer, void *context, bp_totals_visit visi
  * mesh->tensor. */
 void bp_totals_over_tensor(bp_optimizer *optimizer, void *context, const bp_group *group,
                            const bp_param *param, const bp_totals_place *at);
-
-#endif

@@ -1,7 +1,6 @@
 /* The cell derived from the architecture weights of a mixed cell, in a training that searches
  * it. */
-#ifndef BP_TRAIN_PARTS_ARCHITECTURE_H
-#define BP_TRAIN_PARTS_ARCHITECTURE_H
+#pragma once
 
 #include "models/recurrent/recurrent.h"
 #include "train/loop/trainer.h"
@@ -12,5 +11,3 @@
 void bp_architecture_cell(const trainer *self, double *weights, char cell[BP_CELL_TEXT]);
 /** architecture.order. Local. */
 int64_t bp_architecture_order(const trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Keys of parts: keys that do not apply to a training, and keys that need a tokenizer. */
-#ifndef BP_TRAIN_PARTS_KEYS_H
-#define BP_TRAIN_PARTS_KEYS_H
+#pragma once
 
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/trainer.h"
@@ -16,5 +15,3 @@ bp_err keys_tokenizer(const trainer *self, const char *key, bp_tokenizer **out);
 
 /** Appends the tokens of a text. Local. Errors: those of bp_encoder_new and bp_encode. */
 bp_err keys_encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *ids);
-
-#endif

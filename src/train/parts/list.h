@@ -1,6 +1,5 @@
 /* The parts of a training (train/loop/part.h). */
-#ifndef BP_TRAIN_PARTS_LIST_H
-#define BP_TRAIN_PARTS_LIST_H
+#pragma once
 
 #include "train/loop/part.h"
 
@@ -31,5 +30,3 @@ BP_TRAINING_PARTS(BP_DECLARE_PART, BP_DECLARE_KEYS)
 #undef BP_DECLARE_KEYS
 
 extern const bp_training_part *const bp_training_parts[]; /* all of them; NULL-ended */
-
-#endif

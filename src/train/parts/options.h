@@ -1,7 +1,6 @@
 /* The tables of keys that every job that trains has, after run.* and its own: pretrain, finetune,
  * ensemble, search. */
-#ifndef BP_TRAIN_PARTS_OPTIONS_H
-#define BP_TRAIN_PARTS_OPTIONS_H
+#pragma once
 
 #include "base/config/run_options.h"
 #include "data/corpus.h"
@@ -22,5 +21,3 @@
         bp_memory_options, bp_train_options,                                                       \
         BP_TRAINING_PARTS(BP_NO_OPTIONS_ROW, BP_PART_OPTIONS_ROW) bp_optimizer_options,            \
         bp_checkpoint_options, bp_math_options, bp_slurm_options, bp_watchdog_options
-
-#endif

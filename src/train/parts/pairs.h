@@ -1,10 +1,7 @@
 /* Trainings on pairs. */
-#ifndef BP_TRAIN_PARTS_PAIRS_H
-#define BP_TRAIN_PARTS_PAIRS_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
 /** rules.start, of an encoder-decoder. Errors: BP_ERR_CONFIG there is no such token. Local. */
 bp_err pairs_find_start(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a Gaussian process asks of the head of a task. */
-#ifndef BP_TRAIN_PARTS_SNGP_H
-#define BP_TRAIN_PARTS_SNGP_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -8,5 +7,3 @@
  * BP_ERR_CONFIG a build without ScaLAPACK, fewer features than classes, more classes than the
  * width, a key of another method. */
 bp_err sngp_shape(const trainer *self, bp_task_shape *task);
-
-#endif

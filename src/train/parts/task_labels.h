@@ -1,6 +1,5 @@
 /* The names of a fine-tuning's classes or tags. */
-#ifndef BP_TRAIN_PARTS_TASK_LABELS_H
-#define BP_TRAIN_PARTS_TASK_LABELS_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -15,5 +14,3 @@
  */
 bp_err task_labels_find(json_t **names, const trainer *self, const char *column,
                         const char *outside);
-
-#endif

@@ -1,6 +1,5 @@
 /* A survey of the documents of a fine-tuning before it begins. */
-#ifndef BP_TRAIN_PARTS_TASK_SURVEY_H
-#define BP_TRAIN_PARTS_TASK_SURVEY_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -17,5 +16,3 @@ typedef struct task_survey {
 bp_err task_survey_run(task_survey *out, const trainer *self);
 /** A line for people of what is cut, if there is something to say. */
 void task_survey_log_cuts(const task_survey *survey, const trainer *self);
-
-#endif

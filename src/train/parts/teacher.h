@@ -1,6 +1,5 @@
 /* What other parts ask about a teacher (distill.*). */
-#ifndef BP_TRAIN_PARTS_TEACHER_H
-#define BP_TRAIN_PARTS_TEACHER_H
+#pragma once
 
 #include "base/config/config.h"
 
@@ -8,5 +7,3 @@
 bool teacher_is_asked(const bp_config *config);
 /** Does the model learn its probabilities, with or without its states? Local. */
 bool teacher_gives_targets(const bp_config *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* distill.layers: states of a teacher's layers, which the model's layers learn. */
-#ifndef BP_TRAIN_PARTS_TEACHER_STATES_H
-#define BP_TRAIN_PARTS_TEACHER_STATES_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -38,5 +37,3 @@ void teacher_states_send(teacher_states *states);
 /** States of a match from row `row` of the batch on. */
 const float *teacher_states_at(const teacher_states *states, int match, int64_t row);
 void teacher_states_close(teacher_states **states);
-
-#endif

@@ -1,6 +1,5 @@
 /* Fine-tuning for texts. */
-#ifndef BP_TRAIN_PARTS_TEXT_H
-#define BP_TRAIN_PARTS_TEXT_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -8,5 +7,3 @@
 bool text_is_asked(const bp_config *config);
 /** Writes its task.json. On the coordinator. Errors: those of writing a file. */
 bp_err text_save(const trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* train.trace and train.profile, as the files of this folder share them. */
-#ifndef BP_TRAIN_PARTS_TRACE_PRIV_H
-#define BP_TRAIN_PARTS_TRACE_PRIV_H
+#pragma once
 
 #include "base/trace.h"
 #include "train/loop/trainer.h"
@@ -45,5 +44,3 @@ bp_err profile_report(const trainer *self, const rank_trace *ranks);
  * BP_ERR_SYSTEM: the same on all ranks. */
 bp_err timeline_write(const trainer *self, const tracing *own, int64_t capacity,
                       const rank_trace *mine, const rank_trace *ranks);
-
-#endif

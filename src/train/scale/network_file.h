@@ -1,7 +1,6 @@
 /* Speeds of the network and the nodes of a planned job: --network FILE, which `bagpipe bench`
  * writes. */
-#ifndef BP_TRAIN_SCALE_NETWORK_FILE_H
-#define BP_TRAIN_SCALE_NETWORK_FILE_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -25,5 +24,3 @@ extern const bp_option bp_network_options[]; /* the keys of the file */
  * bp_config_check: BP_ERR_INPUT no such file, BP_ERR_CONFIG an unknown key, a value out of range.
  * Local. */
 bp_err bp_network_rates_read(bp_network_rates *out, const char *path);
-
-#endif

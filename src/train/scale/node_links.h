@@ -1,6 +1,5 @@
 /* How many messages share a node's link when all ranks of an axis exchange at once. */
-#ifndef BP_TRAIN_SCALE_NODE_LINKS_H
-#define BP_TRAIN_SCALE_NODE_LINKS_H
+#pragma once
 
 #include "mesh/mesh.h"
 #include "train/scale/network_file.h"
@@ -28,5 +27,3 @@ int bp_node_crossing(const bp_node_layout *layout, int stride);
 
 /** Seconds of a message, of which `crossing` leave a node at once; 0: it stays on the node. */
 double bp_message_seconds(const bp_network_rates *rates, int crossing, double bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* A step's program as JSON, for a simulator of the network (tests/bench/scale). */
-#ifndef BP_TRAIN_SCALE_STEP_JSON_H
-#define BP_TRAIN_SCALE_STEP_JSON_H
+#pragma once
 
 #include "base/config/json.h"
 #include "train/scale/step_time.h"
@@ -15,5 +14,3 @@
  * ["gathered", group], ["reduced"], ["tied", bytes], ["agree", rounds]. Local. Owns: a new
  * reference. */
 json_t *bp_step_json(const bp_step_program *program, const bp_network_rates *rates, int nodes);
-
-#endif

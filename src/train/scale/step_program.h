@@ -2,8 +2,7 @@
  * over data ranks by a progress thread. Made from the engine's network, cut, schedule and groups of
  * parameters, without allocating them. step_time.c estimates its time, step_json.c writes it for a
  * simulator. */
-#ifndef BP_TRAIN_SCALE_STEP_PROGRAM_H
-#define BP_TRAIN_SCALE_STEP_PROGRAM_H
+#pragma once
 
 #include "train/engine/engine.h"
 
@@ -63,5 +62,3 @@ typedef struct bp_step_program {
 bp_err bp_step_program_new(bp_step_program **out, const bp_mesh_shape *mesh,
                            const bp_engine_spec *spec, const bp_model_shape *shape);
 void bp_step_program_free(bp_step_program **program);
-
-#endif

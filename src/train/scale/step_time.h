@@ -2,8 +2,7 @@
  * program runs under SimGrid's SMPI (tests/bench/scale). Assumes that all ranks of a stage are
  * alike, that messages of one kind share a node's link, and that messages of different kinds never
  * compete. */
-#ifndef BP_TRAIN_SCALE_STEP_TIME_H
-#define BP_TRAIN_SCALE_STEP_TIME_H
+#pragma once
 
 #include "train/scale/node_links.h"
 #include "train/scale/step_program.h"
@@ -39,5 +38,3 @@ typedef struct bp_step_collective {
 bp_step_collective bp_step_collective_of(const bp_step_program *program, const bp_step_group *group,
                                          bool gathers, const bp_network_rates *rates,
                                          const bp_node_layout *layout);
-
-#endif

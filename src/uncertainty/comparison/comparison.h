@@ -1,6 +1,5 @@
 /* The methods and corpora of a comparison: the lists of a configuration, as text and as files. */
-#ifndef BP_UNCERTAINTY_COMPARISON_COMPARISON_H
-#define BP_UNCERTAINTY_COMPARISON_COMPARISON_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/err.h"
@@ -187,5 +186,3 @@ char *comparison_safe_name(const char *name);
 /** The next item of a list with commas, blanks around it cut: *text moves on; *item is a new string
  * (bp_free). false: no item is left. */
 bool comparison_next_item(const char **text, char **item);
-
-#endif

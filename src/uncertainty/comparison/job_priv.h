@@ -1,6 +1,5 @@
 /* The state of a running uncertainty job. */
-#ifndef BP_UNCERTAINTY_COMPARISON_JOB_PRIV_H
-#define BP_UNCERTAINTY_COMPARISON_JOB_PRIV_H
+#pragma once
 
 #include "infer/ensemble/ensemble.h"
 #include "infer/score/each.h"
@@ -133,5 +132,3 @@ json_t *comparison_record_of(const comparison_job *self, int64_t method);
  */
 bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
                              double seconds);
-
-#endif

@@ -4,8 +4,7 @@
  * perhaps doc_id; or bagpipe's own predictions.csv, docs/formats.md).
  * Local.
  */
-#ifndef BP_UNCERTAINTY_COMPARISON_PREDICTIONS_FILE_H
-#define BP_UNCERTAINTY_COMPARISON_PREDICTIONS_FILE_H
+#pragma once
 
 #include "base/err.h"
 
@@ -41,5 +40,3 @@ bp_err bp_predictions_parse(bp_predictions *out, const char *bytes, size_t count
 /** The same for a file. Errors: also those of bp_file_read. */
 bp_err bp_predictions_read(bp_predictions *out, const char *path, bp_outcome_names outcomes);
 void bp_predictions_clear(bp_predictions *predictions);
-
-#endif

@@ -1,6 +1,5 @@
 /* Predictions of others: what predictions.c and predictions_sets.c share. Local: no MPI. */
-#ifndef BP_UNCERTAINTY_COMPARISON_PREDICTIONS_PRIV_H
-#define BP_UNCERTAINTY_COMPARISON_PREDICTIONS_PRIV_H
+#pragma once
 
 #include "uncertainty/comparison/job_priv.h"
 #include "uncertainty/comparison/predictions_file.h"
@@ -45,5 +44,3 @@ void comparison_fill_sets(float *out, int64_t stride, const bp_predictions *of, 
  * BP_MODEL_TEMPERED_END; label -1: not known. Local. */
 void comparison_fill_tempered(float *out, int64_t stride, const bp_predictions *of, int64_t row,
                               int64_t label, double temperature);
-
-#endif

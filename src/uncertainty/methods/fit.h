@@ -1,6 +1,5 @@
 /* Progress and result of the fit of a method. */
-#ifndef BP_UNCERTAINTY_METHODS_FIT_H
-#define BP_UNCERTAINTY_METHODS_FIT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ typedef struct bp_fit_report {
         double value;
     } figures[BP_FIT_FIGURES]; /* for record.json */
 } bp_fit_report;
-
-#endif

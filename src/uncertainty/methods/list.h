@@ -1,6 +1,5 @@
 /* All methods of a study. */
-#ifndef BP_UNCERTAINTY_METHODS_LIST_H
-#define BP_UNCERTAINTY_METHODS_LIST_H
+#pragma once
 
 #include "uncertainty/methods/method.h"
 
@@ -33,5 +32,3 @@ extern const bp_uncertainty_method *const bp_uncertainty_methods[]; /* with word
 const bp_uncertainty_method *bp_uncertainty_method_find(const char *word);
 /** ":dropout, :dropconnect, :laplace or :mahalanobis". Owns: the caller's, bp_free(). */
 char *bp_uncertainty_method_words(void);
-
-#endif

@@ -3,8 +3,7 @@
  * A method makes an ensemble from one checkpoint (infer/ensemble/member_sampler.h), some of them
  * after a fit. The comparison does the rest, using only this table: checks, memory plan, scores,
  * temperature, resumption, files and the page. */
-#ifndef BP_UNCERTAINTY_METHODS_METHOD_H
-#define BP_UNCERTAINTY_METHODS_METHOD_H
+#pragma once
 
 #include "base/config/config.h"
 #include "infer/ensemble/member_sampler.h"
@@ -57,5 +56,3 @@ typedef struct bp_uncertainty_method {
     /** A line of --plan: the cost of members that were not measured; fit_bytes as above. */
     void (*print_plan)(const bp_method_case *at, int64_t fit_bytes);
 } bp_uncertainty_method;
-
-#endif

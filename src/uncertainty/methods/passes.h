@@ -1,7 +1,6 @@
 /* Shared by methods whose members are passes with newly drawn masks, each a function of the seed
  * and the number of the pass. */
-#ifndef BP_UNCERTAINTY_METHODS_PASSES_H
-#define BP_UNCERTAINTY_METHODS_PASSES_H
+#pragma once
 
 #include "uncertainty/methods/method.h"
 
@@ -25,5 +24,3 @@ void bp_passes_free(bp_member_sampler *sampler);
 bp_err bp_passes_check(const bp_member_sampler *sampler, const bp_member_place *at);
 void bp_passes_warn(const bp_method_case *at, const char *word, double rate);
 void bp_passes_print_plan(const bp_method_case *at, int64_t fit_bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Members that are samples of the last layer, from a file (io/checkpoint/head_samples.h). */
-#ifndef BP_UNCERTAINTY_METHODS_SAMPLES_H
-#define BP_UNCERTAINTY_METHODS_SAMPLES_H
+#pragma once
 
 #include "infer/ensemble/member_sampler.h"
 #include "io/checkpoint/head_samples.h"
@@ -17,5 +16,3 @@ extern const bp_member_sampler_ops bp_sampled_heads_sampler;
 /** A sampler of `count` samples in a file that need not exist yet. Owns: the caller's,
  * bp_member_sampler_ops.free. */
 bp_member_sampler *bp_sampled_heads_new(const char *path, int64_t count);
-
-#endif

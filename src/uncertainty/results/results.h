@@ -1,7 +1,6 @@
 /* The results of a comparison's methods, from score folders to figures with intervals, and their
  * report: summary.json, tables, plots, a page. Local: no MPI. */
-#ifndef BP_UNCERTAINTY_RESULTS_RESULTS_H
-#define BP_UNCERTAINTY_RESULTS_RESULTS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -365,5 +364,3 @@ bp_err comparison_page_write(const comparison_results *results);
 
 /** Log the table of methods. */
 void comparison_results_print(const comparison_results *results);
-
-#endif

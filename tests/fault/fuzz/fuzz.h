@@ -1,7 +1,6 @@
 /* What the fuzz targets share. A target is a function from bytes to checks: libFuzzer looks for
  * bytes that break them (BAGPIPE_FUZZ, run.sh), and replay.c feeds it the seeds in every build. */
-#ifndef BP_TESTS_FUZZ_H
-#define BP_TESTS_FUZZ_H
+#pragma once
 
 #include "base/err.h"
 #include <stdbool.h>
@@ -47,5 +46,3 @@ uint16_t fuzz_u16(fuzz_bytes *in);
 int64_t fuzz_i64(fuzz_bytes *in);
 /** From 0 to n - 1, of one byte (n <= 256) or two; 0 < n <= 65536. */
 int fuzz_below(fuzz_bytes *in, int n);
-
-#endif

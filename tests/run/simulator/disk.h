@@ -1,8 +1,7 @@
 /* A disk for simulations: folders, files with a number for content, and what of it would still be
  * there after a power cut. What was not brought to disk may be lost, in any order; what was, stays.
  * Local; no real file. */
-#ifndef BP_TESTS_RUN_SIMULATOR_DISK_H
-#define BP_TESTS_RUN_SIMULATOR_DISK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ void disk_sync_folder(sim_disk *disk, int folder);
 void disk_cut(sim_disk *disk, sim_random *random);
 /** A host that writes over the network dies: the same with the files that it wrote. */
 void disk_host_dies(sim_disk *disk, int host, sim_random *random);
-
-#endif

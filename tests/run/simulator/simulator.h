@@ -16,8 +16,7 @@
  *     all there, once, in order;
  *   - no job fails that nothing was done to; and every history ends.
  */
-#ifndef BP_TESTS_RUN_SIMULATOR_SIMULATOR_H
-#define BP_TESTS_RUN_SIMULATOR_SIMULATOR_H
+#pragma once
 
 #include "disk.h"
 #include "io/checkpoint/commit_steps.h"
@@ -216,5 +215,3 @@ void sim_commit(sim_world *world, sim_job *job);
 
 /** Leads, units of work and deaths: the same for the queue of scoring. */
 bool sim_run_work(char why[200], uint64_t seed, sim_break broken, FILE *trace);
-
-#endif

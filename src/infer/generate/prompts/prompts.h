@@ -1,6 +1,5 @@
 /* The prompts of a file, as ids of tokens. Local: no MPI. */
-#ifndef BP_INFER_GENERATE_PROMPTS_PROMPTS_H
-#define BP_INFER_GENERATE_PROMPTS_PROMPTS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/err.h"
@@ -87,5 +86,3 @@ static inline const int32_t *bp_prompts_ids(const bp_prompts *prompts, int64_t k
 {
     return (const int32_t *)prompts->ids.data + prompts->starts[k];
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Templates of prompts. Local: no MPI. */
-#ifndef BP_INFER_GENERATE_PROMPTS_TEXT_H
-#define BP_INFER_GENERATE_PROMPTS_TEXT_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/config/json.h"
@@ -16,5 +15,3 @@ void bp_prompt_template_names(const char *text, char ***names, int64_t *count);
 /** Append the text for an object. Errors: BP_ERR_FORMAT a field that the object lacks, or that is
  * not a string, number or boolean. */
 bp_err bp_prompt_template_fill(bp_buffer *out, const char *text, const json_t *object);
-
-#endif

@@ -1,7 +1,6 @@
 /* The texts that the model is least sure of, for the page: by perplexity, and of an ensemble by the
  * mutual information of a token. Local: no MPI. */
-#ifndef BP_INFER_GENERATE_RESULTS_LEAST_SURE_H
-#define BP_INFER_GENERATE_RESULTS_LEAST_SURE_H
+#pragma once
 
 #include "base/config/json.h"
 #include <stdbool.h>
@@ -22,5 +21,3 @@ json_t *bp_least_sure_anchor(int64_t number);
  * has twice. Of equal values the earlier one comes first. */
 void bp_least_sure_note(bp_least_sure *list, const json_t *line, int64_t number, bool by_members);
 void bp_least_sure_clear(bp_least_sure *list);
-
-#endif

@@ -1,6 +1,5 @@
 /* The result of a unit, packed for part files. Local: no MPI. */
-#ifndef BP_INFER_GENERATE_RESULTS_RESULTS_H
-#define BP_INFER_GENERATE_RESULTS_RESULTS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "infer/generate/search/search.h"
@@ -23,5 +22,3 @@ bp_err bp_result_prompt(bp_result_reader *reader, int64_t *texts);
  * after an error too. Errors: BP_ERR_FORMAT cut short, or a length that can't be. */
 bp_err bp_result_text(bp_result_reader *reader, bp_search_text *text);
 void bp_result_text_clear(bp_search_text *text);
-
-#endif

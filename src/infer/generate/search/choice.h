@@ -3,8 +3,7 @@
  * A row is changed in this order: repetition, presence and frequency penalty, no-repeat n-grams
  * and tokens that are forced (bp_choice_penalise); temperature, top-k, top-p
  * (bp_choice_candidates); then one of the tokens that are left is drawn. */
-#ifndef BP_INFER_GENERATE_SEARCH_CHOICE_H
-#define BP_INFER_GENERATE_SEARCH_CHOICE_H
+#pragma once
 
 #include "text/tokenizer/forced.h"
 
@@ -81,5 +80,3 @@ double bp_choice_uniform(uint64_t seed, int64_t prompt, int64_t sample, int64_t 
  * left. */
 int32_t bp_choice_next(bp_choice *choice, const bp_sequence *sequence, const float *logits,
                        double u);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Greedy and sampled texts have a slot each, and are independent of each other. Beams are those of
  * transformers' beam_search with early_stopping=False: search_beam_step in search_priv.h. */
-#ifndef BP_INFER_GENERATE_SEARCH_SEARCH_H
-#define BP_INFER_GENERATE_SEARCH_SEARCH_H
+#pragma once
 
 #include "infer/generate/search/choice.h"
 #include "infer/generate/search/stops.h"
@@ -88,5 +87,3 @@ bool bp_search_step(bp_search *search, bp_choice *choice, const bp_search_rows *
  * number, or fewer if the beams found fewer. */
 int64_t bp_search_texts(const bp_search *search);
 bp_search_text bp_search_text_at(const bp_search *search, int64_t k);
-
-#endif

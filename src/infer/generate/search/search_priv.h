@@ -1,6 +1,5 @@
 /* A prompt's texts while they grow. */
-#ifndef BP_INFER_GENERATE_SEARCH_SEARCH_PRIV_H
-#define BP_INFER_GENERATE_SEARCH_SEARCH_PRIV_H
+#pragma once
 
 #include "infer/generate/search/search.h"
 
@@ -67,5 +66,3 @@ int64_t search_continuations(const bp_search_spec *spec);
  * Penalties change log-probabilities, as in transformers; temperature, top-k and top-p do nothing.
  * Source: transformers 4.48, BeamSearchScorer and GenerationMixin._beam_search. */
 bool search_beam_step(bp_search *search, bp_choice *choice, const bp_search_rows *rows);
-
-#endif

@@ -1,6 +1,5 @@
 /* Stop texts: searched for in what the new tokens decode to. Local: no MPI. */
-#ifndef BP_INFER_GENERATE_SEARCH_STOPS_H
-#define BP_INFER_GENERATE_SEARCH_STOPS_H
+#pragma once
 
 #include "base/err.h"
 #include "text/tokenizer/tokenizer.h"
@@ -34,5 +33,3 @@ int64_t bp_stops_find(const bp_stops *stops, const char *text, size_t bytes);
 
 /** Do the decoded tokens contain one? Ids beyond the tokenizer's vocabulary have no text. */
 bool bp_stops_hit(const bp_stops *stops, const int32_t *tokens, int64_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* Choices: for each document, the most probable continuation according to the model, as
  * lm-evaluation-harness scores multiple choice. */
-#ifndef BP_INFER_SCORE_CANDIDATES_CANDIDATES_H
-#define BP_INFER_SCORE_CANDIDATES_CANDIDATES_H
+#pragma once
 
 #include "base/config/json.h"
 #include "base/files/hash.h"
@@ -77,5 +76,3 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
  * "ties" too, their number, and "shared", the value if each were chosen equally often. logprobs:
  * [rows]; NaN if there is none. A document without any is not counted. New reference. */
 json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs);
-
-#endif

@@ -1,7 +1,6 @@
 /* Choices as units of work, for score.candidates and score.questions. A unit is a batch of choices,
  * and the check whether the model itself would write them. */
-#ifndef BP_INFER_SCORE_CANDIDATES_CHOICES_H
-#define BP_INFER_SCORE_CANDIDATES_CHOICES_H
+#pragma once
 
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/candidates/greedy.h"
@@ -78,5 +77,3 @@ bp_err chooser_take(const chooser *c, bp_parts *parts, choice_result *results, d
 /** Is it unknown whether the model would write choice r? True if the result is uncertain and no
  * choice among the results that follows the same context begins with a more probable token. */
 bool choice_is_open(const bp_candidates *all, const choice_results *results, int64_t r);
-
-#endif

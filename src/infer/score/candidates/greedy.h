@@ -1,6 +1,5 @@
 /* Tests whether the model would write a choice. */
-#ifndef BP_INFER_SCORE_CANDIDATES_GREEDY_H
-#define BP_INFER_SCORE_CANDIDATES_GREEDY_H
+#pragma once
 
 #include "infer/score/candidates/candidates.h"
 #include "job/work.h"
@@ -21,5 +20,3 @@ void greedy_close(greedy_walker *walker);
 /** Is every token of the choice, the last `scored` of `count`, the model's most probable one
  * (the first of equal ones) after the tokens before it? Collective over mesh->replica. */
 bool greedy_walk(const greedy_walker *walker, int64_t count, int64_t scored);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of score.candidates. */
-#ifndef BP_INFER_SCORE_CANDIDATES_UNITS_PRIV_H
-#define BP_INFER_SCORE_CANDIDATES_UNITS_PRIV_H
+#pragma once
 
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/candidates/choices.h"
@@ -17,5 +16,3 @@ typedef struct candidate_units {
 
 /** bp_work_units.merge: score/candidates.jsonl and own->figures. */
 bp_err candidates_merge(const scorer *self, candidate_units *own, bp_parts *parts);
-
-#endif

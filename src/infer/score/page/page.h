@@ -1,7 +1,6 @@
 /* index.html of a scoring job: the distribution of documents' perplexities, the hardest and the
  * easiest documents, and texts coloured token by token. Local: no MPI. */
-#ifndef BP_INFER_SCORE_PAGE_PAGE_H
-#define BP_INFER_SCORE_PAGE_PAGE_H
+#pragma once
 
 #include "base/config/json.h"
 #include "infer/score/tables/table.h"
@@ -38,5 +37,3 @@ bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
 /** page.plot and page.ece: the reliability diagram of predictions. independent: each prediction is
  * of another text, so that bins have intervals. Errors: those of bp_report_plot. */
 bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool independent);
-
-#endif

@@ -1,7 +1,6 @@
 /* Question sets: which of several texts a model finds most probable, as lm-evaluation-harness asks
  * it. */
-#ifndef BP_INFER_SCORE_QUESTIONS_QUESTIONS_H
-#define BP_INFER_SCORE_QUESTIONS_QUESTIONS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
@@ -17,5 +16,3 @@
  *             or has no tokenizer, keys that have no meaning with it; BP_ERR_FORMAT a line that is
  *             not a question, with file and line. */
 bp_err bp_questions(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
-
-#endif

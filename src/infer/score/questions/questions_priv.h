@@ -1,6 +1,5 @@
 /* The state of scoring a question set. */
-#ifndef BP_INFER_SCORE_QUESTIONS_QUESTIONS_PRIV_H
-#define BP_INFER_SCORE_QUESTIONS_QUESTIONS_PRIV_H
+#pragma once
 
 #include "infer/score/candidates/choices.h"
 #include "infer/score/questions/set.h"
@@ -68,5 +67,3 @@ bp_err question_harness_write(const question_results *results, const question_me
 /** index.html. A failure is a warning. */
 void question_page_write(const questions *self, const question_results *results,
                          const question_metrics *metrics);
-
-#endif

@@ -1,6 +1,5 @@
 /* The questions of a file. Local: no MPI. */
-#ifndef BP_INFER_SCORE_QUESTIONS_SET_H
-#define BP_INFER_SCORE_QUESTIONS_SET_H
+#pragma once
 
 #include "base/buffer.h"
 #include "infer/score/candidates/candidates.h"
@@ -51,5 +50,3 @@ json_t *bp_question_object(const bp_question_set *set, const bp_question *questi
 /** SHA-256 of the questions and scored rows, in 64 digits. */
 void bp_question_set_hash(const bp_question_set *set, char out[BP_SHA256_HEX]);
 void bp_question_set_clear(bp_question_set *set);
-
-#endif

@@ -1,6 +1,5 @@
 /* score/states.h5: writing it, and its values of a token. */
-#ifndef BP_INFER_SCORE_STATES_STATES_H
-#define BP_INFER_SCORE_STATES_STATES_H
+#pragma once
 
 #include "infer/score/sets.h"
 #include "io/h5/h5.h"
@@ -43,5 +42,3 @@ bp_err states_look_for_stop(void);
 /** score_set.merge_windows: score/states.h5 for a model that returns keys. Errors: those of reading
  * parts and of writing; BP_ERR_STOPPED. */
 bp_err states_merge_keys(scorer *self, bp_parts *parts);
-
-#endif

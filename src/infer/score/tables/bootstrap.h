@@ -1,6 +1,5 @@
 /* Standard errors over documents. */
-#ifndef BP_INFER_SCORE_TABLES_BOOTSTRAP_H
-#define BP_INFER_SCORE_TABLES_BOOTSTRAP_H
+#pragma once
 
 #include "mesh/requests.h"
 
@@ -25,5 +24,3 @@ bp_err bp_score_bootstrap(double *out, const bp_score_draw *draws, int64_t n, ui
 /** bp_requests.answer of its helpers. Collective over `ranks`. Errors: BP_ERR_SYSTEM memory: the
  * same on all ranks. */
 bp_err bp_score_bootstrap_answer(MPI_Comm ranks, const void *request);
-
-#endif

@@ -1,6 +1,5 @@
 /* Merges parts into documents: a pure function of the parts and the corpora. Local: no MPI. */
-#ifndef BP_INFER_SCORE_TABLES_MERGE_H
-#define BP_INFER_SCORE_TABLES_MERGE_H
+#pragma once
 
 #include "infer/score/tables/table.h"
 #include "job/parts.h"
@@ -11,5 +10,3 @@
  * Errors: those of bp_parts_read; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED of tokens.h5. */
 bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, int64_t key_columns,
                             const char *tokens_path);
-
-#endif

@@ -1,6 +1,5 @@
 /* summary.json: figures over all documents, by corpus and by label value. Local: no MPI. */
-#ifndef BP_INFER_SCORE_TABLES_SUMMARY_H
-#define BP_INFER_SCORE_TABLES_SUMMARY_H
+#pragma once
 
 #include "base/config/json.h"
 #include "infer/score/tables/table.h"
@@ -22,5 +21,3 @@ const char *bp_score_convention_name(bp_score_convention convention);
 /** The token before a document: "bos", "eod" (also if it is both), "start" (for pairs) or
  * "none". */
 const char *bp_score_prefix_name(const bp_score_rule *rule);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sums that do not depend on order, and figures computed from them. Local: no MPI. */
-#ifndef BP_INFER_SCORE_TABLES_SUMS_H
-#define BP_INFER_SCORE_TABLES_SUMS_H
+#pragma once
 
 #include "base/config/json.h"
 
@@ -34,5 +33,3 @@ void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
  *             times the perplexity (tokens taken as independent). Returns: a new reference. */
 json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents);
-
-#endif

@@ -1,7 +1,6 @@
 /* The results of scoring in memory, a few values per document and the sums of groups: a function of
  * the parts and the corpora. Local: no MPI. */
-#ifndef BP_INFER_SCORE_TABLES_TABLE_H
-#define BP_INFER_SCORE_TABLES_TABLE_H
+#pragma once
 
 #include "infer/score/plan.h"
 #include "infer/score/tables/bootstrap.h"
@@ -68,5 +67,3 @@ bp_err bp_score_counts_read(bp_score_counts *out, const bp_score_plan *plan, int
 double bp_score_document_nll(const bp_score_table *table, int64_t document);
 /** sums[statistics - 1] of a document; borrowed. */
 const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document);
-
-#endif

@@ -1,7 +1,6 @@
 /* The score files that are HDF5: tokens.h5, documents.h5 and outcomes.h5. docs/formats.md has the
  * layout. Local: no MPI. */
-#ifndef BP_INFER_SCORE_TABLES_TABLES_H
-#define BP_INFER_SCORE_TABLES_TABLES_H
+#pragma once
 
 #include "infer/score/tables/table.h"
 #include "io/h5/h5.h"
@@ -53,5 +52,3 @@ bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan);
 /** The datasets that make tokens.h5 readable without the corpora: /tokens, /doc_start, /doc_id,
  * /source/tokenizer (if the corpus has one), named as in a corpus file. Errors: as above. */
 bp_err bp_score_text_write(bp_h5 *out, const bp_score_plan *plan);
-
-#endif

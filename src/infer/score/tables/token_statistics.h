@@ -1,8 +1,7 @@
 /* Names in score files of the statistics that a model returns for each token (bp_model_statistic),
  * and of the members whose log-probabilities are among them. Local, except for
  * bp_token_statistics_share. */
-#ifndef BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
-#define BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "infer/score/tables/sums.h"
@@ -46,5 +45,3 @@ double bp_score_unbiased_factor(int64_t members);
  * Errors:     BP_ERR_FORMAT a member's name is not UTF-8. */
 bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *statistics,
                                   const bp_fixed *sums, int64_t tokens, bool oob);
-
-#endif

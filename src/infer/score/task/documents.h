@@ -1,7 +1,6 @@
 /* The documents of a task as inputs of a model, with their targets, in fixed groups, which are
  * units of work. */
-#ifndef BP_INFER_SCORE_TASK_DOCUMENTS_H
-#define BP_INFER_SCORE_TASK_DOCUMENTS_H
+#pragma once
 
 #include "base/config/json.h"
 #include "data/document_table.h"
@@ -110,5 +109,3 @@ static inline int64_t task_documents_ends(const task_documents *self)
  * w. */
 int64_t bp_task_documents_at(const task_documents *self, const task_row *row, int64_t end,
                              int64_t w, int64_t length);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of scoring a task, shared by the files of this folder. */
-#ifndef BP_INFER_SCORE_TASK_TASK_PRIV_H
-#define BP_INFER_SCORE_TASK_TASK_PRIV_H
+#pragma once
 
 #include "base/buffer.h"
 #include "infer/score/sets.h"
@@ -83,5 +82,3 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
 /** Write figures (none for questions with unknown answers), predictions.csv and predictions.json.
  * Errors: those of writing and of reading the corpus. */
 bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed);
-
-#endif

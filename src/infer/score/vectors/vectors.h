@@ -1,6 +1,5 @@
 /* Vectors of documents: the states of a model's last layer, pooled over each document. */
-#ifndef BP_INFER_SCORE_VECTORS_VECTORS_H
-#define BP_INFER_SCORE_VECTORS_VECTORS_H
+#pragma once
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
@@ -31,5 +30,3 @@ bp_err bp_vectors(MPI_Comm world, bp_config *config, const bp_vectors_wish *wish
                   const bp_planned_world *plan);
 /** Make a vector one of length 1, as torch.nn.functional.normalize. */
 void bp_vectors_normalise(float *row, int64_t width);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of score.vectors. */
-#ifndef BP_INFER_SCORE_VECTORS_VECTORS_PRIV_H
-#define BP_INFER_SCORE_VECTORS_VECTORS_PRIV_H
+#pragma once
 
 #include "infer/score/plan.h"
 #include "infer/score/vectors/vectors.h"
@@ -45,5 +44,3 @@ bp_err vector_texts_read(const vector_texts *texts, int64_t first, int64_t last,
 
 /** Write score/index.html, after vectors.h5 is written; width: of a vector. On the coordinator. */
 void vectors_page_write(bp_work_job *job, const vector_texts *texts, int64_t width);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory of all ranks of a training. */
-#ifndef BP_TRAIN_LOOP_MEMORY_MEMORY_H
-#define BP_TRAIN_LOOP_MEMORY_MEMORY_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -30,5 +29,3 @@ bp_err bp_training_memory_find_planned(bp_node_memory *out, const trainer *self,
 /** The stage that takes most memory, and what a rank of it takes, in bytes. Local. Errors:
  * BP_ERR_SYSTEM. */
 bp_err bp_trainer_plan(const trainer *self, bp_plan *plan, int *stage);
-
-#endif

@@ -1,6 +1,5 @@
 /* The speed of matrix products on this host. */
-#ifndef BP_TRAIN_LOOP_MEMORY_PEAK_H
-#define BP_TRAIN_LOOP_MEMORY_PEAK_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -10,5 +9,3 @@ void bp_trainer_measure_peak(trainer *self);
 /** The same over all ranks that compute: the sum of their peaks, the least of their shares; equal
  * on all ranks. Collective over world. */
 void trainer_measure_peaks(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory plan and the time of a training as tables for people. */
-#ifndef BP_TRAIN_LOOP_MEMORY_PLAN_TEXT_H
-#define BP_TRAIN_LOOP_MEMORY_PLAN_TEXT_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -9,5 +8,3 @@
 void bp_training_plan_print(const trainer *self, const bp_plan *plan, int stage);
 /** Prints the highest peak of all ranks next to the plan. Collective over world. */
 void plan_print_peak(const trainer *self);
-
-#endif

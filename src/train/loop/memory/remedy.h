@@ -1,6 +1,5 @@
 /* A training that does not fit into a node's memory: which keys would make it fit. */
-#ifndef BP_TRAIN_LOOP_MEMORY_REMEDY_H
-#define BP_TRAIN_LOOP_MEMORY_REMEDY_H
+#pragma once
 
 #include "train/loop/memory/memory.h"
 
@@ -12,5 +11,3 @@ bp_err bp_training_memory_check(const bp_node_memory *node, const trainer *self,
  * world. Errors: BP_ERR_SYSTEM they do not, with keys that would make them fit: the same on all
  * ranks. */
 bp_err trainer_check_memory(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Are there enough rows in a micro-batch for matrix products to be fast? */
-#ifndef BP_TRAIN_LOOP_MEMORY_ROWS_H
-#define BP_TRAIN_LOOP_MEMORY_ROWS_H
+#pragma once
 
 #include "train/loop/memory/memory.h"
 
@@ -8,5 +7,3 @@
  * allow larger ones. Not to be called for a run that resumes: other micro-batches would change its
  * bits. Local, on the coordinator. */
 void bp_trainer_warn_of_rows(const trainer *self, const memory_case *one);
-
-#endif

@@ -1,6 +1,5 @@
 /* A line of metrics.jsonl. */
-#ifndef BP_TRAIN_LOOP_REPORTS_METRICS_LINE_H
-#define BP_TRAIN_LOOP_REPORTS_METRICS_LINE_H
+#pragma once
 
 #include "train/loop/trainer.h"
 #include "train/loop/validation.h"
@@ -11,5 +10,3 @@ void report_gather_positions(trainer *self);
 /** Reports progress.step, and starts the clock of the next line. valid: of this step; NULL without
  * a validation. Collective over mesh->data; compute's root writes the line. */
 void report_step(trainer *self, const bp_step_result *result, const validation *valid);
-
-#endif

@@ -1,7 +1,6 @@
 /* What compute's root reports to the coordinator: metrics, events, checkpoints. A shared
  * coordinator is the same rank; a dedicated one receives messages (serve.h). */
-#ifndef BP_TRAIN_LOOP_REPORTS_REPORT_H
-#define BP_TRAIN_LOOP_REPORTS_REPORT_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -50,5 +49,3 @@ static inline void report_pause(trainer *self, double seconds)
 {
     self->reports.clock += seconds;
 }
-
-#endif

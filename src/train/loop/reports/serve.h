@@ -1,6 +1,5 @@
 /* A dedicated coordinator while the others train. */
-#ifndef BP_TRAIN_LOOP_REPORTS_SERVE_H
-#define BP_TRAIN_LOOP_REPORTS_SERVE_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -8,5 +7,3 @@
  * forwards a stop request. Collective over world wherever the ranks that compute commit. Errors:
  * those of trainer_commit. */
 bp_err report_serve(trainer *self);
-
-#endif

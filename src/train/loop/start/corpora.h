@@ -1,6 +1,5 @@
 /* The corpora of a training. */
-#ifndef BP_TRAIN_LOOP_START_CORPORA_H
-#define BP_TRAIN_LOOP_START_CORPORA_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -32,5 +31,3 @@ static inline bool trainer_bags(const bp_config *config)
 /** A bag needs at least 2 documents. Warns if there are few, since bags then vary little. Local.
  * Errors: BP_ERR_FORMAT. */
 bp_err bp_trainer_check_bag(const bp_corpus *corpus);
-
-#endif

@@ -1,6 +1,5 @@
 /* How many steps a training has, and when it ends early. */
-#ifndef BP_TRAIN_LOOP_START_DURATION_H
-#define BP_TRAIN_LOOP_START_DURATION_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -21,5 +20,3 @@ bool trainer_take_validation(trainer *self, double loss);
  * was reported as finished before. Collective over world. Errors: those of bp_run_event: the same
  * on all ranks. */
 bp_err trainer_end(trainer *self);
-
-#endif

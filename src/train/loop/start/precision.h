@@ -1,6 +1,5 @@
 /* math.precision of a run. */
-#ifndef BP_TRAIN_LOOP_START_PRECISION_H
-#define BP_TRAIN_LOOP_START_PRECISION_H
+#pragma once
 
 #include "base/config/config.h"
 #include "math/gemm/linear.h"
@@ -14,5 +13,3 @@
  *             refused by trainer_build: a finished run needs no CPU for it); those of
  *             bp_run_previous: the same on all ranks. */
 bp_err bp_trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
-
-#endif

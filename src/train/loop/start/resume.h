@@ -1,7 +1,6 @@
 /* Where a training starts: from the run's newest checkpoint, from another's weights, or from drawn
  * values. */
-#ifndef BP_TRAIN_LOOP_START_RESUME_H
-#define BP_TRAIN_LOOP_START_RESUME_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -22,5 +21,3 @@ bp_err trainer_load(trainer *self);
 /** With adapter.alone: leaves the adapted model's parameters out of checkpoints. Local, after the
  * engine is made, before anything is loaded. */
 void trainer_save_beside(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* What makes two starts of a training the same run, and what a later one may change. */
-#ifndef BP_TRAIN_LOOP_START_RUN_IDENTITY_H
-#define BP_TRAIN_LOOP_START_RUN_IDENTITY_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -16,5 +15,3 @@ bool bp_trainer_keeps_bits(const bp_config *config, const char *key, const char 
                            const char *now);
 /** Opens `run`. Collective over world. Owns: bp_run_close(). Errors: those of bp_run_open. */
 bp_err trainer_open_run(trainer *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Setup: from a configuration to a training that is ready to run. */
-#ifndef BP_TRAIN_LOOP_START_SETUP_H
-#define BP_TRAIN_LOOP_START_SETUP_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -22,5 +21,3 @@ bp_err trainer_build(trainer *self);
 
 /** Collective over the mesh where there is an engine. A trainer of zeros is accepted. */
 void bp_trainer_close(trainer *self);
-
-#endif

@@ -38,8 +38,7 @@
  * 1992, "Bayesian interpolation", and Immer et al. 2021 (arXiv:2104.04975), eq. 4 and 5, as
  * laplace-torch's log_marginal_likelihood has it.
  */
-#ifndef BP_UNCERTAINTY_METHODS_LAPLACE_LAPLACE_H
-#define BP_UNCERTAINTY_METHODS_LAPLACE_LAPLACE_H
+#pragma once
 
 #include "base/config/config.h"
 #include "base/files/hash.h"
@@ -122,5 +121,3 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_model *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                             const bp_fit_listener *listener, bp_laplace_report *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* The parts of the Laplace approximation: factors, prior, samples. */
-#ifndef BP_UNCERTAINTY_METHODS_LAPLACE_LAPLACE_PRIV_H
-#define BP_UNCERTAINTY_METHODS_LAPLACE_LAPLACE_PRIV_H
+#pragma once
 
 #include "io/checkpoint/head_samples.h"
 #include "math/scalapack/distributed.h"
@@ -142,5 +141,3 @@ int64_t laplace_draw_bytes(int64_t C);
  */
 bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_samples *file,
                             int64_t samples);
-
-#endif
