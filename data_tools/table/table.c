@@ -237,7 +237,7 @@ static bp_err table_of_folders(char *const *folders, int count, const file_optio
         scores = scores || table_is_of_scores(folders[k]);
         questions = questions || answers_are_at(folders[k]);
     }
-    if ((studies || scores) && options->head >= 0)
+    if ((studies || scores || questions) && options->head >= 0)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
                        "it is of rows of files and trainings: at --head; leave it out, or read the "
                        "table with head");

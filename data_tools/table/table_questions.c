@@ -79,19 +79,13 @@ static void find_rows(question_table *table)
     }
 }
 
-static double number_of(const json_t *figure, const char *key)
-{
-    const json_t *value = json_object_get(figure, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static score_figure figure_of(const question_table *table, int64_t model, const question_row *row,
                               int figure)
 {
     const json_t *of = json_object_get(figures_at(table, model, row), NAMES[figure]);
 
-    return (score_figure){number_of(of, "value"), {number_of(of, "low"), number_of(of, "high")}};
+    return (score_figure){bp_json_number(of, "value"),
+                          {bp_json_number(of, "low"), bp_json_number(of, "high")}};
 }
 
 /* ---- notes ---- */
@@ -128,7 +122,7 @@ static void add_note(question_table *table)
                                     "as its share of them.",
                                     table->names[m], ties,
                                     (int64_t)json_integer_value(json_object_get(all, "questions")),
-                                    number_of(all, "acc_ties_shared")));
+                                    bp_json_number(all, "acc_ties_shared")));
     }
     if (questions)
         add_sentence(&note, bp_strdup("The models were asked other questions."));
@@ -173,7 +167,7 @@ static void put_rows(FILE *out, const question_table *table)
             }
             fprintf(out, ",%" JSON_INTEGER_FORMAT,
                     json_integer_value(json_object_get(figures, "ties")));
-            put_csv_real(out, number_of(figures, "acc_ties_shared"));
+            put_csv_real(out, bp_json_number(figures, "acc_ties_shared"));
             putc('\n', out);
         }
 }

@@ -138,8 +138,9 @@ double bp_paired_shares(bp_interval *interval, int64_t only_a, int64_t only_b, i
     double difference = (b - a) / all;
     double half = NORMAL_95 * sqrt((a + b) / all - difference * difference) / sqrt(all);
 
-    *interval = n < BP_FEW_DOCUMENTS ? (bp_interval){NAN, NAN}
-                                     : (bp_interval){difference - half, difference + half};
+    *interval = n < BP_FEW_DOCUMENTS
+                    ? (bp_interval){NAN, NAN}
+                    : (bp_interval){fmax(-1, difference - half), fmin(1, difference + half)};
     for (int64_t k = 0; k <= fewer; k++) /* P(k of `differ`) of a fair coin */
         p += exp(lgamma((double)differ + 1) - lgamma((double)k + 1) -
                  lgamma((double)(differ - k) + 1) - (double)differ * log(2));

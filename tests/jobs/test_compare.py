@@ -572,7 +572,7 @@ class Compare(JobTest):
         texts = re.findall(r"<text[^>]*>([^<]*)</text>", re.sub(r"</?tspan[^>]*>", "", svg))
         for name in ("bits a byte", "a", "b", *((f"{name} {value}".strip() or "all") for _, name, value in groups)):
             self.assertIn(name, [text.strip() for text in texts])
-        for name, begin in (("models.tex", "\\begin{tabular}{lrr}"), ("models.md", "| perplexity"), ("models.txt", "perplexity "), ("models.csv", "model,scope")):
+        for name, begin in (("models.tex", "\\begin{tabular}{lrrr}"), ("models.md", "| perplexity"), ("models.txt", "perplexity "), ("models.csv", "model,scope")):
             form = {"tex": "latex", "md": "markdown", "txt": "text", "csv": "csv"}[name.partition(".")[2]]
             self.assertEqual(self.table(self.at("a"), self.at("b"), "--out", self.at(name)).out, "")
             with open(self.at(name), encoding="utf-8") as file:
@@ -657,7 +657,7 @@ class Compare(JobTest):
         self.assertEqual(result.err, "")  # the table has it; a table in a file is not seen
         self.assert_warning(self.table(self.at("a"), self.at("few-a"), "--out", self.at("few.tex")), "[table.other_conventions]")
         few = next(line for line in result.out.splitlines() if line.startswith("few"))
-        self.assertRegex(few, r"^few +- +[\d.]+$")  # a has no such corpus; 9 documents have no interval
+        self.assertRegex(few, r"^few +9 +- +[\d.]+$")  # a has no such corpus; 9 documents have no interval
         self.assertNotIn("[table.other_conventions]", str(self.table(self.at("a"), self.at("b"))))
         for more in (["--form", "npy"], ["--figure", "loss"]):
             self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_")

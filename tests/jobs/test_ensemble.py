@@ -371,11 +371,12 @@ class Ensemble(JobTest):
         self.assert_warning(result, "[ensemble.unequal_members]", "the best validation loss of m01 is ")
         self.assertIn(f"m00 is trained, best validation loss {losses[0]:.4f} (1 of 3)", result.out)
         self.assertNotIn("[ensemble.unequal_members]", self.ensemble("unequal", 0, *keys).err)  # it is finished
-        self.write("unequal.txt", "the\n")
         self.write("hand.json", json.dumps({"members": [{"name": f"m{k}", "path": f"unequal/members/m0{k}"} for k in (0, 2)]}))
-        for model, warned in ((self.at("unequal"), True), (self.at("hand.json"), False)):  # whoever uses it is told too
-            result = run([program("bagpipe"), "generate", self.at("small.ini"), f"run.dir={self.at(f'unequal-{warned}')}", f"generate.model={model}",
-                          f"generate.prompts={self.at('unequal.txt')}", "generate.tokens=2"])
+        self.write("mixed.json", json.dumps({"members": [{"name": "m1", "path": "unequal/members/m01"}, {"name": "other", "path": "counted"}]}))
+        self.must(["bagpipe", "pretrain", "model.kind=ngram", f"corpus.train={self.at('train.h5')}", f"corpus.valid={self.at('valid.h5')}", f"run.dir={self.at('counted')}"])
+        for model, warned in ((self.at("unequal"), True), (self.at("hand.json"), False), (self.at("mixed.json"), False)):  # whoever uses it is told too; kinds are mixed on purpose
+            result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('used-' + os.path.basename(model))}", f"score.model={model}",
+                          f"score.corpus={self.at('valid.h5')}"])
             self.assertEqual(result.status, 0, str(result))
             self.assertEqual("[ensemble.far_member]" in result.err, warned, str(result))
 

@@ -247,7 +247,7 @@ class Score(ScoreFiles, JobTest):
         self.assertEqual([line.split()[:2] for line in result.out.splitlines() if line.startswith(("item", "condition"))], [["condition", "a"], ["condition", "b"]])
         self.assertIn("no rows of labels with many values: item (12 values); summary.json has them", result.out)
         self.assertEqual(len(self.summary("items")["labels"]["item"]), 12)
-        twice = run(self.command("twice", self.at("items.h5"), "score.end=no", "score.end=yes", "score.end=yes"), 2)
+        twice = run(self.command("twice", self.at("items.h5"), "score.end=yes", "score.end=no", "score.end=yes"), 2)
         self.assert_warning(twice, "[config.given_twice]", "score.end", "yes, counts")
         self.assertTrue(self.summary("twice")["convention"]["end"])
 

@@ -114,8 +114,8 @@ class ScorePage(ScoreFiles, JobTest):
             self.assertTrue(self.texts[row[0]].startswith(shown), row)
 
     def test_values_with_the_most_documents_are_shown(self):
-        """Of 14 values the last two have the most documents: twelve are shown, and these are among them; two of the others, which have as many as the rest, are not."""
-        values = {**{f"v{k:02}": 5 for k in range(12)}, "y-many": 9, "z-many": 8}
+        """Of 22 values the last two have the most documents: twenty are shown, and these are among them; two of the others, which have as many as the rest, are not."""
+        values = {**{f"v{k:02}": 5 for k in range(20)}, "y-many": 9, "z-many": 8}
         with open(self.at("many.jsonl"), "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"text": f"The sea was there {k}.", "kind": name}) + "\n" for name, count in values.items() for k in range(count))
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "kind", "--out", self.at("many.h5"), self.at("many.jsonl")])
@@ -123,7 +123,7 @@ class ScorePage(ScoreFiles, JobTest):
         plot = self.page("many-values")[1]
         plot = plot[plot.index("<svg"):plot.rindex("</svg>")]
         shown = {name for name in values if f"kind: {name}" in plot}
-        self.assertEqual(len(shown), 12)
+        self.assertEqual(len(shown), 20)
         self.assertLessEqual({"y-many", "z-many"}, shown)
 
     def test_samples_show_each_token(self):

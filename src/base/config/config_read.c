@@ -251,11 +251,15 @@ static void warn_of_twice(int count, char *const *arguments)
 {
     for (int i = 1; i < count; i++) {
         size_t bytes = strcspn(arguments[i], "=");
-        int before = i - 1;
+        bool differs = false, is_last = true;
 
-        while (before >= 0 && strncmp(arguments[before], arguments[i], bytes + 1) != 0)
-            before--;
-        if (before >= 0 && strcmp(arguments[before], arguments[i]) != 0)
+        for (int k = 0; k < count; k++) {
+            if (strncmp(arguments[k], arguments[i], bytes + 1) != 0)
+                continue;
+            differs = differs || strcmp(arguments[k], arguments[i]) != 0;
+            is_last = is_last && k <= i;
+        }
+        if (differs && is_last)
             BP_WARN("config.given_twice",
                     "%.*s is given twice: at the command line; the last one, %s, counts",
                     (int)bytes, arguments[i], arguments[i] + bytes + 1);

@@ -14,7 +14,8 @@
 
 #define WHOLE_REAL   1e5  /* columns with a value of at least this have no decimal places, */
 #define HUGE_REAL    1e10 /* from this value on powers of ten */
-#define VALUES_MOST  20   /* of a label that has rows, and */
+#define VALUES_MOST  20   /* of a label that has rows, */
+#define VALUES_FEW   4    /* which do not need */
 #define VALUE_LEAST  4    /* documents a value; docs/scoring.md */
 #define NAME_LEAST   12
 #define NAME_MOST    48 /* from 13 on the first table is wider than 80 columns */
@@ -102,8 +103,9 @@ static bool is_shown(const json_t *summary, const json_t *values)
 {
     size_t count = json_object_size(values);
 
-    return count <= VALUES_MOST &&
-           (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents");
+    return count <= VALUES_FEW ||
+           (count <= VALUES_MOST &&
+            (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents"));
 }
 
 /* Labels without rows. */

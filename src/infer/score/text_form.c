@@ -16,7 +16,8 @@
 #define FORM_TIMES   5     /* one that occurs less often may just be a rare word */
 #define MARK_LEAST   0.002 /* of the scored tokens: one mark, */
 #define MARKS_LEAST  0.01  /* and all that are */
-#define MARK_RARER   10    /* times rarer in the training text */
+#define MARK_RARER   10    /* times rarer in the training text, which is */
+#define MARK_LENGTH  10    /* so long that a mark as common as here would be there so many times */
 #define MARKS_NAMED  3
 
 /* ---- how tokens are spelled ---- */
@@ -98,7 +99,8 @@ static bool is_rarer(const bp_text_counts *c, int64_t token)
     double here = share(c->scored[token], c->tokens),
            there = share(c->trained[token], c->trained_tokens);
 
-    return c->scored[token] >= FORM_TIMES && here >= MARK_LEAST && here >= MARK_RARER * there;
+    return c->scored[token] >= FORM_TIMES && here >= MARK_LEAST && here >= MARK_RARER * there &&
+           here * (double)c->trained_tokens >= MARK_LENGTH;
 }
 
 typedef struct marks {
@@ -149,9 +151,9 @@ static void warn_of_marks(const bp_text_counts *c, const marks *m, const speller
     }
     BP_WARN(
         "score.other_punctuation",
-        "punctuation or white space%s is of another form than in the training text %s: %.*s: at "
-        "score.corpus; the model has hardly seen it so: bring both texts to one form, "
-        "punctuation apart from words or attached to them, lines joined or not",
+        "punctuation or white space%s is much rarer in the training text %s: %.*s: at "
+        "score.corpus; the model has hardly seen it so: where both texts are of one kind, bring "
+        "them to one form, punctuation apart from words or attached to them, lines joined or not",
         of, training, (int)list.bytes, list.data);
     bp_buffer_clear(&list);
 }

@@ -49,13 +49,12 @@ bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
  * BP_ERR_IO, those of the fence (base/files/fence.h). */
 bp_err bp_ensemble_list_remove(const char *folder);
 
-/** The lowest validation loss of a checkpoint's training up to then, in nats per prediction; NaN:
- * it was not validated, or its loss has another unit (a regression). *corpus: the hash of the
- * validation corpus; NULL for NaN. Local. Owns: *corpus is the caller's, bp_free(). */
-double bp_checkpoint_valid_loss(const char *path, char **corpus);
+/** Above the lowest validation loss of members: those that learned the same differ by less. */
+#define BP_MEMBER_FAR_NATS 0.5
 
-/** Warn of members whose validation loss, on the same corpus, is far above the lowest one
- * (`[ensemble.far_member]`). Local: it reads the manifest of each. `path` names the ensemble. */
+/** Warn of members whose validation loss is far above the lowest one of a member of their kind, on
+ * the same corpus (`[ensemble.far_member]`). Other kinds, such as an n-gram model beside a GPT, are
+ * mixed on purpose. Local: it reads the manifest of each. `path` names the ensemble. */
 void bp_ensemble_warn_of_losses(const bp_ensemble_list *list, const char *path);
 
 /** The state in the manifest of a checkpoint, or of an ensemble's first member; no tensor is read.

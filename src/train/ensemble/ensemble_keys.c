@@ -97,6 +97,12 @@ bool ensemble_has_task(const ensemble *self)
            bp_task_kind_named(bp_task_keys_of(self->config)->kind)->objective;
 }
 
+bool ensemble_losses_are_nats(const ensemble *self)
+{
+    return !ensemble_has_task(self) ||
+           strcmp(bp_task_keys_of(self->config)->kind, "regression") != 0;
+}
+
 /* Without a task its keys have no effect. */
 static void refuse_task_keys(bp_config *config)
 {

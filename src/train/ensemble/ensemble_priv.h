@@ -62,6 +62,8 @@ int64_t ensemble_member_step(const ensemble *self, int64_t member);
 bool ensemble_member_ended_early(const ensemble *self, int64_t member);
 /** Its best validation loss so far; NaN without one. Local. */
 double ensemble_member_valid_loss(const ensemble *self, int64_t member);
+/** False of a regression, whose loss has the unit of its numbers, squared. */
+bool ensemble_losses_are_nats(const ensemble *self);
 /** Is it complete: trained, and if it is bagged, scored with its current weights? Local. */
 bool ensemble_member_is_whole(const ensemble *self, int64_t member);
 /** Train one member to its last step, and score its out-of-bag documents. Continues where an

@@ -22,8 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN  6   /* members by name in a progress line */
-#define UNLIKE 0.5 /* nats between validation losses of members that learned the same */
+#define SHOWN 6 /* members by name in a progress line */
 
 /* Reports of a lead to the coordinator, and last the coordinator's command to a lead. */
 typedef enum message_kind {
@@ -483,6 +482,8 @@ static void warn_of_unlike(const ensemble_scheduler *scheduler)
 {
     const member_state *worst = NULL, *best = NULL;
 
+    if (!ensemble_losses_are_nats(scheduler->self))
+        return;
     for (int64_t k = 0; k < scheduler->self->members; k++) {
         const member_state *state = &scheduler->states[k];
 
@@ -491,7 +492,7 @@ static void warn_of_unlike(const ensemble_scheduler *scheduler)
         worst = !worst || state->valid_loss > worst->valid_loss ? state : worst;
         best = !best || state->valid_loss < best->valid_loss ? state : best;
     }
-    if (best && worst->valid_loss > best->valid_loss + UNLIKE)
+    if (best && worst->valid_loss > best->valid_loss + BP_MEMBER_FAR_NATS)
         BP_WARN(
             "ensemble.unequal_members",
             "the best validation loss of %s is %.4g, and %s has %.4g: at %s; %s may have failed "

@@ -22,6 +22,8 @@ typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
     int64_t roles[BP_ROLES]; /* special tokens, -1 if absent; bos and first only if documents begin
                                 with it, or the model of model.init has it */
+    int64_t begin_id;        /* begins each document of the stream: the beginning-of-text token, or
+                                the eod_id before it */
     bp_ends ends;            /* tokens that end a text, if there are others than eod_id */
     int64_t documents, valid_documents; /* examples that are documents or runs, of the training and
                                            validation corpora */

@@ -169,6 +169,8 @@ static void find_roles(corpus_facts *facts, const bp_corpus *corpus)
         if (!bp_corpus_file_info(bp_corpus_file_at(corpus, k))->has_bos)
             facts->roles[BP_ROLE_BOS] = -1; /* it is not trained */
     facts->roles[BP_ROLE_FIRST] = facts->roles[BP_ROLE_BOS];
+    facts->begin_id =
+        facts->roles[BP_ROLE_BOS] >= 0 ? facts->roles[BP_ROLE_BOS] : bp_corpus_eod(corpus);
 }
 
 static bp_err find_valid(corpus_facts *facts, const training_data *data, const bp_config *config)

@@ -207,13 +207,12 @@ bp_err bp_trainer_open(trainer *self, const bp_training_part *const *parts, MPI_
 static int64_t restart_of(const trainer *self)
 {
     const char *order = bp_corpus_keys_of(self->config)->order;
-    const int64_t *roles = self->facts.roles;
     const json_t *state = self->start.resumes ? bp_checkpoint_state(self->start.source) : NULL;
     bool asked = strcmp(order, "documents") == 0 ||
                  (strcmp(order, "auto") == 0 && self->shape.family->restarts &&
                   (!state || json_is_true(json_object_get(state, BP_STATE_RESTARTS))));
 
-    return !asked ? 0 : 1 + (roles[BP_ROLE_BOS] >= 0 ? roles[BP_ROLE_BOS] : self->facts.eod_id);
+    return asked ? 1 + self->facts.begin_id : 0;
 }
 
 bp_err trainer_build(trainer *self)
