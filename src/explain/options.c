@@ -41,7 +41,7 @@ const bp_option bp_explain_options[] = {
     {BP_STRING_KEY("explain.masks", NULL),
      .help =
          "of masked models: a JSON file with a list for each document of the positions among its "
-         "tokens, from 0, that are masked together; [place, token id] is a place that stays as it "
+         "tokens, from 0, that are masked together; [position, token id] is one that stays as it "
          "is, with its label. Not given: masks of the corpus, or each token is masked in turn",
      .at = BP_AT(bp_explain_keys, masks)},
     {BP_INT_KEY("explain.places", "64", 0, 1e6), .unit = "tokens",

@@ -22,7 +22,7 @@ static bp_err fail_masks(const explain_texts *texts, int64_t d, const char *why)
 {
     return BP_FAIL(BP_ERR_FORMAT, "explain.bad_masks",
                    "the masks of document %" PRId64 " %s: at %s; give a list of lists, one for "
-                   "each document, of positions among its tokens, from 0, or of [place, label]",
+                   "each document, of positions among its tokens, from 0, or of [position, label]",
                    d, why, texts->wish.masks);
 }
 

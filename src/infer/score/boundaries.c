@@ -140,7 +140,7 @@ static bp_err find_distribution(bp_model *model, const bp_model_batch *batch, in
     return err;
 }
 
-/* The model's own decoding; its `model` is the model. */
+/* The decoding of the model inside, which is also its `model`. */
 static bp_err decode_new(bp_decoding **out, bp_model *model, int groups, int64_t slots,
                          int64_t capacity)
 {

@@ -16,7 +16,7 @@ typedef enum bp_score_convention {
 
 /** A document of n text tokens is the line z: the token `lead` if `prefix` (of pairs the start
  * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
- * positions below are positions in z; z[0] is never scored. If a document begins with `lead`, with
+ * positions below are in z; z[0] is never scored. If a document begins with `lead`, with
  * `prefix` or without, that token is not text: it is z[0], and gets no other before it. If
  * `prefix`, the same is true of its corpus's --bos token, which `lead` replaces.
  */
