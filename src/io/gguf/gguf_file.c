@@ -326,7 +326,7 @@ static bp_err take_tensor(cursor *c, bp_gguf *file, int64_t alignment)
     tensor->place = (int64_t)offset; /* in the data, until the data's place is known */
     return offset > (uint64_t)file->bytes || offset % (uint64_t)alignment != 0 ||
                    tensor->bytes > file->bytes - (int64_t)offset
-               ? refuse(c, "a tensor ends beyond the file, or is not bp_round_up, before the one")
+               ? refuse(c, "a tensor ends beyond the file, or is not aligned, before the one")
                : BP_OK;
 }
 
