@@ -273,7 +273,7 @@ static bp_err check_options(const file_options *options)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
                        "--clean is of scores of corpora, and these are answers to questions: at "
                        "the command line; leave it out");
-    if (out && (has_suffix(out, ".svg") || has_suffix(out, ".png")))
+    if (out && (bp_has_suffix(out, ".svg") || bp_has_suffix(out, ".png")))
         return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                        "a table of answers ends with .csv, .txt, .md or .tex: at --out=%s; each "
                        "run's picture is in score/index.html",
