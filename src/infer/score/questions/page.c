@@ -315,7 +315,8 @@ static void add_ties(json_t *page, const json_t *all)
         return;
     ties = json_pack("{s:O, s:O}", "count", json_object_get(all, "ties"), "of",
                      json_object_get(all, "questions"));
-    bp_score_page_add_value(ties, "value", "%.3f", bp_json_number(json_object_get(all, "acc"), "value"));
+    bp_score_page_add_value(ties, "value", "%.3f",
+                            bp_json_number(json_object_get(all, "acc"), "value"));
     bp_score_page_add_value(ties, "shared", "%.3f",
                             json_real_value(json_object_get(all, "acc_ties_shared")));
     (void)json_object_set_new(page, "ties", ties);
