@@ -244,9 +244,11 @@ static bp_err add_asked(studies *all, const char *asked)
             add_sets(all, method, sets);
         else
             add_figures(all, method, asked);
-        if (!detection && !sets)
-            add_means(all, method, asked);
     }
+    bool is_figure_too = all->found; /* nll: the score's means are in summary.json alone */
+
+    for (int64_t r = 0; r < all->row_count && !is_figure_too; r++)
+        add_means(all, all->rows[r].method, asked);
     return all->found ? BP_OK : refuse_figure(all, asked);
 }
 

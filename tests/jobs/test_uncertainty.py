@@ -214,6 +214,9 @@ class Uncertainty(UncertaintyTest):
                     if len(x) >= 10:
                         half = (means["mean_high"][score] - means["mean_low"][score]) / 2 / (x.std(ddof=1) / math.sqrt(len(x)))
                         self.assertTrue(1.95 < half < 2.27, half)
+            for figure, begin in (("mutual_information", "mean."), ("nll", "nll")):  # nll is a figure of methods, too
+                heads = run([program("bagpipe-data"), "table", self.at(name), "--figure", figure]).out.splitlines()[0].split(",")[4:]
+                self.assertEqual({head.startswith(begin) for head in heads}, {True}, heads)
             for shift in got["ood"]:
                 chosen = numpy.concatenate([groups["in_domain"], groups[shift]])
                 labels = numpy.concatenate([numpy.zeros(len(groups["in_domain"])), numpy.ones(len(groups[shift]))])

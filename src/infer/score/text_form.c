@@ -144,16 +144,16 @@ static void warn_of_marks(const bp_text_counts *c, const marks *m, const speller
     for (int k = 0; k < MARKS_NAMED && m->most[k] >= 0; k++) {
         char *name = name_of(spelling, m->most[k]);
 
-        bp_buffer_printf(&list, "%s%s is %.2g %% of the tokens here and %.2g %% there",
-                         k > 0 ? ", " : "", name, 100 * share(c->scored[m->most[k]], c->tokens),
+        bp_buffer_printf(&list, "%s%s is %.2g %% here and %.2g %% there", k > 0 ? ", " : "", name,
+                         100 * share(c->scored[m->most[k]], c->tokens),
                          100 * share(c->trained[m->most[k]], c->trained_tokens));
         bp_free(name);
     }
     BP_WARN(
         "score.other_punctuation",
-        "punctuation or white space%s is much rarer in the training text %s: %.*s: at "
-        "score.corpus; the model has hardly seen it so: where both texts are of one kind, bring "
-        "them to one form, punctuation apart from words or attached to them, lines joined or not",
+        "punctuation or white space%s is much rarer in the training text %s: of the tokens %.*s: "
+        "at score.corpus; the model has hardly seen it so: bring texts of one kind to one form, "
+        "marks apart from words or attached, lines joined or not",
         of, training, (int)list.bytes, list.data);
     bp_buffer_clear(&list);
 }
