@@ -102,8 +102,8 @@ static void warn_of_twice(parsing *self, const tool_value *value, const char *te
         return;
     if (self->given[at] && strcmp(*value->text, text) != 0)
         BP_WARN("command.given_twice",
-                "--%s is given twice: at the command line; the last one, %s, counts",
-                value->option, text);
+                "--%s is given twice: at the command line; the last one, %s, counts", value->option,
+                text);
     self->given[at] = true;
 }
 

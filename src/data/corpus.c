@@ -21,11 +21,12 @@ const bp_option bp_corpus_options[] = {
              "without them files share by size",
      .at = BP_AT(bp_corpus_keys, weights)},
     {BP_CHOICE_KEY("corpus.order", "auto", "auto|shuffle|stream|documents"),
-     .help = "order of the training windows: shuffle, or stream: each batch slot reads its stretch "
-             "of the corpus in order, and models that carry a state from window to window carry it "
-             "over all documents; documents: the same, but each document begins with the zero "
-             "state, as in scoring; auto: documents for rnn, lstm, gru and cell (stream where a run "
-             "began with that), stream for elmo, else shuffle",
+     .help =
+         "order of the training windows: shuffle, or stream: each batch slot reads its stretch "
+         "of the corpus in order, and models that carry a state from window to window carry it "
+         "over all documents; documents: the same, but each document begins with the zero "
+         "state, as in scoring; auto: documents for rnn, lstm, gru and cell (stream where a run "
+         "began with that), stream for elmo, else shuffle",
      .at = BP_AT(bp_corpus_keys, order)},
     {BP_STRING_KEY("corpus.valid", NULL),
      .help = "corpora for the validation loss: a file, a list with commas, or a glob",
