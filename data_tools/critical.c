@@ -141,35 +141,78 @@ static void fill_cells(const critical_test *test, int64_t model, cell *cells)
     }
 }
 
-static bool is_different(const char *one, const char *other)
+/* The critical words of an item in a condition, sorted: [first, end) of `all`. */
+typedef struct cell_word {
+    int64_t cell;
+    const char *word; /* borrowed */
+} cell_word;
+
+static int by_cell_and_word(const void *a, const void *b)
 {
-    return one && other && strcmp(one, other) != 0;
+    const cell_word *one = a, *other = b;
+
+    if (one->cell != other->cell)
+        return one->cell < other->cell ? -1 : 1;
+    return strcmp(one->word, other->word);
+}
+
+/* Do two cells that both have documents differ in their words, in any order? So an item that has
+ * `was` and `were` in both conditions is balanced. The first words that differ are in shown[2]. */
+static bool is_different(const cell_word *all, const int64_t *starts, int64_t one, int64_t other,
+                         const char **shown)
+{
+    int64_t a = starts[one], b = starts[other];
+
+    if (a == starts[one + 1] || b == starts[other + 1])
+        return false;
+    while (a < starts[one + 1] && b < starts[other + 1] && strcmp(all[a].word, all[b].word) == 0) {
+        a++;
+        b++;
+    }
+    if (a == starts[one + 1] && b == starts[other + 1])
+        return false;
+    shown[0] = all[a < starts[one + 1] ? a : starts[one]].word;
+    shown[1] = all[b < starts[other + 1] ? b : starts[other]].word;
+    return strcmp(shown[0], shown[1]) != 0; /* not one word more often */
 }
 
 /* Warns of the two conditions in which most items have different critical words: positions that
  * punctuation or an added word shifts. */
 static void warn_of_words(const critical_test *test, const int64_t *used, int64_t used_count)
 {
-    int64_t conditions = test->between->value_count, most = 0, pair[2] = {0}, shown = 0;
-    const char **words = bp_alloc("tool.words", test->items->value_count * conditions,
-                                  sizeof *words); /* of an item's first document in a condition */
+    int64_t conditions = test->between->value_count, cells = test->items->value_count * conditions;
+    int64_t most = 0, pair[2] = {0}, item = 0, count = 0;
+    int64_t *starts = bp_alloc("tool.words", cells + 1, sizeof *starts);
+    cell_word *all = bp_alloc("tool.words", test->documents, sizeof *all);
+    const char *words[2] = {"", ""}, *shown[2] = {"", ""};
 
-    for (int64_t d = test->documents; d-- > 0;)
-        if (test->words[d] && test->items->codes[d] >= 0 && test->between->codes[d] >= 0)
-            words[test->items->codes[d] * conditions + test->between->codes[d]] = test->words[d];
+    for (int64_t d = 0; d < test->documents; d++)
+        if (test->words[d] && test->items->codes[d] >= 0 && test->between->codes[d] >= 0) {
+            int64_t at = test->items->codes[d] * conditions + test->between->codes[d];
+
+            all[count++] = (cell_word){at, test->words[d]};
+            starts[at + 1]++;
+        }
+    if (count > 0)
+        qsort(all, (size_t)count, sizeof *all, by_cell_and_word);
+    for (int64_t k = 0; k < cells; k++)
+        starts[k + 1] += starts[k];
     for (int64_t a = 0; a < used_count; a++)
         for (int64_t b = a + 1; b < used_count; b++) {
-            int64_t count = 0, first = -1;
+            const char *first[2] = {"", ""};
+            int64_t different = 0, at = 0;
 
-            for (int64_t i = 0; i < test->items->value_count; i++)
-                if (is_different(words[i * conditions + used[a]],
-                                 words[i * conditions + used[b]])) {
-                    first = first < 0 ? i : first;
-                    count++;
+            for (int64_t i = test->items->value_count; i-- > 0;)
+                if (is_different(all, starts, i * conditions + used[a], i * conditions + used[b],
+                                 words)) {
+                    different++;
+                    at = i;
+                    memcpy(first, words, sizeof first);
                 }
-            if (count > most) {
-                most = count;
-                shown = first;
+            if (different > most) {
+                most = different;
+                item = at;
+                memcpy(shown, first, sizeof shown);
                 pair[0] = used[a];
                 pair[1] = used[b];
             }
@@ -180,10 +223,10 @@ static void warn_of_words(const critical_test *test, const int64_t *used, int64_
                 "'%.100s' and '%.100s' of item '%.100s': at --critical; their own probabilities "
                 "are part of the difference: if one word is meant, mend the positions, and count "
                 "punctuation that stands apart as a word",
-                most, test->between->values[pair[0]], test->between->values[pair[1]],
-                words[shown * conditions + pair[0]], words[shown * conditions + pair[1]],
-                test->items->values[shown]);
-    bp_free(words);
+                most, test->between->values[pair[0]], test->between->values[pair[1]], shown[0],
+                shown[1], test->items->values[item]);
+    bp_free(starts);
+    bp_free(all);
 }
 
 static double mean_of(const cell *one)

@@ -172,14 +172,14 @@ static void print_verdict(const pairing *all, const char *figure)
         printf("No verdict: it takes %d questions or more, and there are %" PRId64 ".\n",
                BP_FEW_DOCUMENTS, group->questions);
     else if (group->p >= 0.05)
-        printf("No clear difference: %s of B less that of A is %+.4f (95 %%: %+.4f to %+.4f), p "
+        printf("No clear difference: %s of B minus %s of A is %+.4f (95 %%: %+.4f to %+.4f), p "
                "%.2g.\n",
-               figure, group->difference, of.low, of.high, group->p);
+               figure, figure, group->difference, of.low, of.high, group->p);
     else
-        printf("%s answers better: %s of B less that of A is %+.4f (95 %%: %+.4f to %+.4f), p "
+        printf("%s answers better: %s of B minus %s of A is %+.4f (95 %%: %+.4f to %+.4f), p "
                "%.2g.\n",
-               group->difference > 0 ? "B" : "A", figure, group->difference, of.low, of.high,
-               group->p);
+               group->difference > 0 ? "B" : "A", figure, figure, group->difference, of.low,
+               of.high, group->p);
 }
 
 static void print_left_out(const pairing *all)

@@ -13,11 +13,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { ACC = 0, FIGURES = 9 };
+enum { ACC = 0, FIGURES = 9, SHARED = FIGURES, NAMED };
 
-static const char *const NAMES[FIGURES] = {"acc",       "acc_norm",   "acc_character",
-                                           "acc_token", "acc_mutual", "perplexity",
-                                           "nll",       "brier",      "ece"};
+/* acc_ties_shared is a number, and the others have intervals. */
+static const char *const NAMES[NAMED] = {
+    "acc",        "acc_norm", "acc_character", "acc_token", "acc_mutual",
+    "perplexity", "nll",      "brier",         "ece",       "acc_ties_shared"};
 
 /* A row: of all tasks, of a task, or of a group of it. */
 typedef struct question_row {
@@ -82,8 +83,13 @@ static void find_rows(question_table *table)
 static score_figure figure_of(const question_table *table, int64_t model, const question_row *row,
                               int figure)
 {
-    const json_t *of = json_object_get(figures_at(table, model, row), NAMES[figure]);
+    const json_t *figures = figures_at(table, model, row);
+    const json_t *of = json_object_get(figures, NAMES[figure]);
 
+    if (figure == SHARED && of)
+        return (score_figure){json_number_value(of), {NAN, NAN}};
+    if (figure == SHARED) /* no ties */
+        of = json_object_get(figures, NAMES[ACC]);
     return (score_figure){bp_json_number(of, "value"),
                           {bp_json_number(of, "low"), bp_json_number(of, "high")}};
 }
@@ -167,7 +173,7 @@ static void put_rows(FILE *out, const question_table *table)
             }
             fprintf(out, ",%" JSON_INTEGER_FORMAT,
                     json_integer_value(json_object_get(figures, "ties")));
-            put_csv_real(out, bp_json_number(figures, "acc_ties_shared"));
+            put_csv_real(out, figure_of(table, m, row, SHARED).value);
             putc('\n', out);
         }
 }
@@ -229,7 +235,7 @@ static bp_err save(const question_table *table, const form *f, const char *path)
 
 static bp_err choose_figure(question_table *table, const char *name)
 {
-    for (int f = 0; f < FIGURES; f++)
+    for (int f = 0; f < NAMED; f++)
         if (!name || strcmp(name, NAMES[f]) == 0) {
             table->figure = f;
             return BP_OK;
@@ -237,7 +243,7 @@ static bp_err choose_figure(question_table *table, const char *name)
     return BP_FAIL(
         BP_ERR_USAGE, "table.bad_figure",
         "'%.100s' is not a figure of questions: at the command line; give acc, acc_norm, "
-        "acc_character, acc_token, acc_mutual, perplexity, nll, brier or ece",
+        "acc_character, acc_token, acc_mutual, perplexity, nll, brier, ece or acc_ties_shared",
         name);
 }
 

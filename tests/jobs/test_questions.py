@@ -359,6 +359,8 @@ class Questions(JobTest):
             self.assertIn("12 of 12 questions have best options that are equally probable", file.read())
         result = self.table(self.at("far-counts"))
         self.assertEqual((result.status, next(csv.DictReader(io.StringIO(result.out)))["acc_ties_shared"]), (0, "0.5"))
+        shared = self.table(self.at("far-counts"), "--form", "markdown", "--figure", "acc_ties_shared")
+        self.assertIn("| 0.5", shared.out)
         self.assert_warning(result, "[table.answers]", "12 of 12")
         self.asked("far-model", path=path)
         self.assert_error(self.compared(self.at("far-counts"), self.at("far-model")), 65, "[compare.no_questions]")

@@ -261,6 +261,14 @@ class Surprisal(JobTest):
         result = run([program("bagpipe-data"), "surprisal", self.at("same-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assert_warning(result, "[surprisal.equal_differences]", "all 12 items")
         self.assertEqual(next(csv.DictReader(io.StringIO(result.out)))["p_value"], "")
+        self.items("both", [(f"The {word} {verb} here.", "3", condition, word) for word in words
+                            for condition, verbs in (("a", ("is", "was")), ("b", ("was", "is"))) for verb in verbs])
+        result = run([program("bagpipe-data"), "surprisal", self.at("both-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
+        self.assertNotIn("different_words", result.err)  # each item has both verbs in both conditions
+        self.items("verbs", [(f"The {word} {verb} here.", "3", condition, word) for word in words
+                             for condition, verbs in (("a", ("is", "was")), ("b", ("is", "are"))) for verb in verbs])
+        result = run([program("bagpipe-data"), "surprisal", self.at("verbs-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
+        self.assert_warning(result, "[surprisal.different_words]", "12 items", "'is' and 'are'")
         for name, rows, between, status, *said in (("none", [("The cat.", "dog", "a", "1")], True, 65, "[surprisal.no_critical_word]", "'dog' is in document 0 0 times"),
                                                    ("twice", [("The cat the cat.", "cat", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 times"),
                                                    ("beyond", [("The cat.", "2-3", "a", "1")], True, 65, "[surprisal.no_critical_word]", "2 words"),
