@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suffix.h"
 #include "infer/score/texts.h"
 #include "mesh/mesh.h"
 #include "metrics_coverage.h"
@@ -16,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define SUMMARY_BYTES (1 << 26) /* of generate */
 
 static const struct argp_option OPTIONS[] = {
     {"kind", 'k', "KIND", 0,
@@ -218,6 +221,36 @@ static bp_err measure(json_t **out, const metrics_kind *kind, const metrics_inpu
     return err;
 }
 
+/* The hash of the prompts that a file of generate continues; "" if its summary does not say. */
+static char *prompts_of(const answer_file *file)
+{
+    char *folder = file->is_written ? bp_path_folder(file->path) : NULL,
+         *path = folder ? bp_path_join(folder, "summary.json") : NULL;
+    const char *hash = NULL;
+    json_t *summary = NULL;
+
+    if (path && bp_path_exists(path) && bp_json_load(&summary, path, SUMMARY_BYTES) == BP_OK)
+        hash = json_string_value(json_object_get(summary, "prompts_hash"));
+    char *copy = bp_strdup(hash ? hash : "");
+    json_decref(summary);
+    bp_free(path);
+    bp_free(folder);
+    return copy;
+}
+
+static void warn_of_prompts(const answer_file *hypothesis, const answer_file *against)
+{
+    char *one = prompts_of(hypothesis), *other = prompts_of(against);
+
+    if (one[0] && other[0] && strcmp(one, other) != 0)
+        BP_WARN("metrics.other_prompts",
+                "it continues other prompts than %s: at %s; the difference is that of prompts too: "
+                "generate both from one file of generate.prompts",
+                hypothesis->path, against->path);
+    bp_free(one);
+    bp_free(other);
+}
+
 static bp_err read_all(answer_file *files, const metrics_inputs *in, const metrics_kind *kind)
 {
     const metrics_arguments *arguments = in->arguments;
@@ -245,6 +278,8 @@ static bp_err read_all(answer_file *files, const metrics_inputs *in, const metri
         if (k < count)
             in->lines[k] = files[k].lines;
     }
+    if (err == BP_OK && arguments->against)
+        warn_of_prompts(&files[count], &files[count + 1]);
     return err;
 }
 
@@ -297,10 +332,17 @@ static bp_err run_kinds(const metrics_kinds *kinds, const metrics_arguments *arg
 
 static bp_err check_output(const metrics_arguments *arguments)
 {
-    bp_err err = bp_output_is_not(arguments->out, arguments->hypothesis);
+    const char *out = arguments->out;
+
+    if (out && (bp_has_suffix(out, ".svg") || bp_has_suffix(out, ".png")))
+        return BP_FAIL(BP_ERR_USAGE, "metrics.bad_ending",
+                       "the figures are JSON, and a picture is asked for: at --out=%s; name a "
+                       ".json, and draw its 'coverage'",
+                       out);
+    bp_err err = bp_output_is_not(out, arguments->hypothesis);
 
     if (err == BP_OK)
-        err = bp_output_is_not(arguments->out, arguments->against);
+        err = bp_output_is_not(out, arguments->against);
     for (int k = 0; k < arguments->references.count && err == BP_OK; k++)
         err = bp_output_is_not(arguments->out, arguments->references.list[k]);
     return err;
@@ -387,8 +429,10 @@ const bp_tool bp_tool_metrics = {
              "of generate: then figures of its surest texts are printed too. It prints JSON (with "
              "--out to a file, with --short a line a figure instead): "
              "each figure with its 95 % interval by a bootstrap over documents (sentences of "
-             "tags), and with --against the differences, hypothesis less against, on the same "
-             "resamples: wins is the share of resamples in which the hypothesis is better. On "
+             "tags), and with --against the differences, hypothesis minus against, on the same "
+             "resamples: wins is the share of resamples in which the hypothesis is better, "
+             "p_value that of the shifted bootstrap (Riezler and Maxwell 2005), which near 0.05 "
+             "may disagree with the interval. On "
              "a terminal the figures stand on standard error too, a line each. Of several kinds "
              "the "
              "JSON has an object with each, by its name.\n"

@@ -206,7 +206,7 @@ static void add_figures(studies *all, const json_t *method, const char *asked)
     }
 }
 
-/* With the names of figures that have intervals: of all there are too many. */
+/* With the names of figures that have intervals, in a line that is not cut. */
 static bp_err refuse_figure(const studies *all, const char *asked)
 {
     const json_t *method = all->rows[0].method;
@@ -216,14 +216,15 @@ static bp_err refuse_figure(const studies *all, const char *asked)
 
     json_object_foreach((json_t *)(uintptr_t)method, key, value)
     {
-        if (is_figure(method, key) && is_shown(all, key))
+        if (is_figure(method, key) && is_shown(all, key) && !bp_has_suffix(key, "_tempered") &&
+            strncmp(key, "accuracy_at_", 12) != 0)
             bp_buffer_printf(&names, "%s, ", key);
     }
     bp_err err = BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
                          "no method has the figure '%.100s': at the command line; give some of "
-                         "%stemperature, auroc, aupr, fpr95, sets, coverage, size, the name of a "
-                         "score (mutual_information, entropy) for its mean in each group, or "
-                         "another number of a method in summary.json",
+                         "%sNAME_tempered of these, accuracy_at_80, temperature, auroc, aupr, "
+                         "fpr95, sets, coverage, size, a score (mutual_information) for its mean "
+                         "in each group, or another number of a method in summary.json",
                          asked, names.bytes > 0 ? names.data : "");
     bp_buffer_clear(&names);
     return err;

@@ -143,7 +143,7 @@ static const size_case OTHER_SIZES[] = {
     {LLAMA, "{\"pad_token_id\": null, \"attention_bias\": null}", "kv_heads", 2},
     {LLAMA, "{\"model_type\": \"mixtral\", \"num_experts\": 3}", "experts", 3},
     {LLAMA, "{\"model_type\": \"mixtral\", \"router_aux_loss_coef\": 0}", "experts_balance", 0},
-    {LLAMA, "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [1, 0]}", "experts_dense", 2},
+    {LLAMA, "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [1]}", "experts_dense", 1},
     {"{\"model_type\": \"gemma3\", \"vision_config\": {}, \"text_config\": {\"model_type\": "
      "\"gemma3_text\", \"hidden_size\": 640}}",
      "{}", "width", 640},

@@ -421,9 +421,9 @@ class Prefix(JobTest):
             self.assertEqual((roles.get("bos", -1), roles.get("first", -1)), (bos, bos))
         self.assertEqual(counts[0][0] - counts[1][0], counts[0][1])
         losses = []  # of a recurrent model that knows that beginning, on documents that lack it: they begin after the end of the one before
-        for name, more in (("gru", (f"corpus.train={self.at('with.h5')}",)), *((order, (f"model.init={self.at('gru')}", f"corpus.order={order}")) for order in ("documents", "auto", "stream"))):
-            self.must(["bagpipe", "pretrain", self.at("t.ini"), f"run.dir={self.at(name)}", "model.kind=gru", "model.heads=", "train.steps=2", *more])
-            losses.append(bagpipe_test.metrics(self.at(name))[-1]["loss"])
+        for name, more in (("gru", (f"corpus.train={self.at('with.h5')}",)), *((order, (f"model.init={self.at('order-gru')}", f"corpus.order={order}")) for order in ("documents", "auto", "stream"))):
+            self.must(["bagpipe", "pretrain", self.at("t.ini"), f"run.dir={self.at('order-' + name)}", "model.kind=gru", "model.heads=", "train.steps=2", *more])
+            losses.append(bagpipe_test.metrics(self.at("order-" + name))[-1]["loss"])
         self.assertEqual(losses[1], losses[2])
         self.assertNotEqual(losses[2], losses[3])
         for status, words, *arguments in ((65, ["[corpus.no_bos]"], "--tokenizer", self.at("bare/tokenizer.json"), "--format", "lines"),

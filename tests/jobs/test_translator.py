@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import unittest.mock
 
@@ -143,6 +144,16 @@ class Translator(JobTest):
         swapped = run([program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("written"), "--hypothesis", self.targets])
         self.assertEqual(swapped.status, 0, str(swapped))
         self.assert_warning(swapped, "[metrics.written_reference]", self.at("written"))
+        shutil.copytree(self.at("written"), self.at("elsewhere"))
+        against = [*command, "--kind", "bleu", "--short", "--against", self.at("elsewhere")]
+        self.assertNotIn("[metrics.other_prompts]", run(against).err)
+        path = os.path.join(self.at("elsewhere"), "generate/summary.json")
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**summary, "prompts_hash": "0" * 64}, file)
+        self.assert_warning(run(against), "[metrics.other_prompts]", self.at("elsewhere"))
+        self.assert_error(run([*command, "--kind", "bleu", "--out", self.at("curve.svg")]), 64, "[metrics.bad_ending]", "curve.svg")
 
     def test_what_it_wrote_is_explained(self):
         """As the corpus of its prompts and texts is: the same figures to the bit."""

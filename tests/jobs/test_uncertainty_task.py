@@ -369,6 +369,9 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertNotIn("Wilson", page[:page.index("What the figures mean")])
         self.assertIn("14 clusters", page)
         self.assert_error(self.study("no-sources", f"one={tuned}", *keys, "uncertainty.cluster=book"), 65, "[label.unknown]", "it has source topic")
+        others = [{"text": test_finetune.document(draw, "sea", 5), "topic": "sea", "source": f"s{k}"} for k in (3, 5, 5, 99)]  # other passages of two
+        shared = self.study("shared", f"one={tuned}", keys[0], f"corpus.valid={self.corpus('others', others)}", "uncertainty.cluster=source", "--plan")
+        self.assert_warning(shared, "[comparison.shared_clusters]", "2 of 14 values of 'source'", "'s3'", "in corpus.valid too")
 
     def test_a_second_start_keeps_what_each_method_has(self):
         """A model by every method, an ensemble and predictions of others: another figure is asked for, and nothing is fitted or scored again."""

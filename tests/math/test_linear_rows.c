@@ -272,7 +272,7 @@ static bp_operand filled_operand(const bp_gemm *gemm, const float *x, int64_t ro
     return to;
 }
 
-/* dy's rows in two positions give what rows in one place give: to the bit with our own kernels,
+/* dy's rows in two places give what rows in one place give: to the bit with our own kernels,
  * where the CPU has one. */
 static void check_pieces(int way, int64_t first, int64_t rows, int64_t outs, int64_t ins)
 {
@@ -304,7 +304,7 @@ static void check_pieces(int way, int64_t first, int64_t rows, int64_t outs, int
     bp_gemm_free(&gemm);
 }
 
-static void rows_in_two_positions_are_one_product(void **state)
+static void rows_in_two_places_are_one_product(void **state)
 {
     (void)state;
     for (int way = 0; way < ways(); way++) {
@@ -326,7 +326,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_change_rows_with_avx512),
         cmocka_unit_test(operands_give_what_rows_give),
         cmocka_unit_test(results_go_into_operands),
-        cmocka_unit_test(rows_in_two_positions_are_one_product),
+        cmocka_unit_test(rows_in_two_places_are_one_product),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);

@@ -50,7 +50,7 @@ bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
 bp_err bp_ensemble_list_remove(const char *folder);
 
 /** Above the lowest validation loss of members: those that learned the same differ by less. */
-#define BP_MEMBER_FAR_NATS 0.5
+#define BP_MEMBER_FAR_NATS 0.3
 
 /** Warn of members whose validation loss is far above the lowest one of a member of their kind, on
  * the same corpus (`[ensemble.far_member]`). Other kinds, such as an n-gram model beside a GPT, are

@@ -194,4 +194,8 @@ void comparison_job_warn_of_texts(const comparison_job *self)
 {
     warn_of_domain(self);
     warn_of_valid(self);
+    if (self->results.cluster_label)
+        comparison_corpora_warn_of_clusters(
+            &self->corpora, &self->results.in_domain.items[0], self->results.cluster_label,
+            bp_corpus_keys_of(self->config)->train, bp_corpus_keys_of(self->config)->valid);
 }

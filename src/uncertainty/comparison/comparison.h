@@ -121,6 +121,12 @@ void comparison_corpora_clear(comparison_corpora *corpora);
 bp_err comparison_corpora_cluster(int64_t **cluster, const comparison_corpora *corpora,
                                   const comparison_group *in_domain, const char *label);
 
+/** Warn if corpora (NULL: none) that train or calibrate have values of the label of clusters that
+ * the domain has too: other passages of the same books. Local. */
+void comparison_corpora_warn_of_clusters(const comparison_corpora *corpora,
+                                         const comparison_group *in_domain, const char *label,
+                                         const char *train, const char *valid);
+
 /** Metadata of the models, from their manifests, without the weights. */
 typedef struct comparison_metadata {
     int64_t context;                    /* the smallest; 0: unknown */
