@@ -143,8 +143,10 @@ static void add_note(question_table *table)
 
 /* ---- output ---- */
 
-static void put_rows(FILE *out, const question_table *table)
+static void put_rows(FILE *out, const void *context)
 {
+    const question_table *table = context;
+
     fprintf(out, "model,task,group,questions");
     for (int f = 0; f < FIGURES; f++)
         fprintf(out, ",%s,%s_low,%s_high", NAMES[f], NAMES[f], NAMES[f]);
@@ -178,8 +180,9 @@ static void put_rows(FILE *out, const question_table *table)
         }
 }
 
-static void put_form(FILE *out, const question_table *table, const form *f)
+static void put_form(FILE *out, const void *context, const form *f)
 {
+    const question_table *table = context;
     int64_t columns = 2 + table->count, rows = 1 + table->row_count;
     char **texts = bp_alloc("tool.texts", rows * columns, sizeof *texts);
 
@@ -210,25 +213,6 @@ static void put_form(FILE *out, const question_table *table, const form *f)
     for (int64_t k = 0; k < rows * columns; k++)
         bp_free(texts[k]);
     bp_free(texts);
-}
-
-static void put(FILE *out, const question_table *table, const form *f)
-{
-    if (f)
-        put_form(out, table, f);
-    else
-        put_rows(out, table);
-}
-
-static bp_err save(const question_table *table, const form *f, const char *path)
-{
-    table_file file;
-    bp_err err = table_file_begin(&file);
-
-    if (err != BP_OK)
-        return err;
-    put(file.out, table, f);
-    return table_file_save(&file, path);
 }
 
 /* ---- the tool ---- */
@@ -273,7 +257,7 @@ static bp_err check_options(const file_options *options)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
                        "--clean is of scores of corpora, and these are answers to questions: at "
                        "the command line; leave it out");
-    if (out && (bp_has_suffix(out, ".svg") || bp_has_suffix(out, ".png")))
+    if (table_is_picture(out))
         return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                        "a table of answers ends with .csv, .txt, .md or .tex: at --out=%s; each "
                        "run's picture is in score/index.html",
@@ -303,10 +287,7 @@ bp_err table_of_questions(char *const *folders, int count, const file_options *o
         add_note(&table);
         if (table.note && (!f || options->out))
             BP_WARN("table.answers", "of these answers: %s", table.note);
-        if (options->out)
-            err = save(&table, f, options->out);
-        else
-            put(stdout, &table, f);
+        err = table_write(options->out, f, &table, put_form, put_rows);
     }
     for (int64_t m = 0; m < table.count; m++) {
         answers_clear(&table.models[m]);

@@ -194,8 +194,10 @@ static bp_err add_model(score_table *table, const char *given, const char *clean
 
 /* ---- CSV: one row per model and group ---- */
 
-static void put_rows(FILE *out, const score_table *table)
+static void put_rows(FILE *out, const void *scores)
 {
+    const score_table *table = scores;
+
     fprintf(out, "model,scope,name,value,documents,tokens");
     for (int f = 0; f < SCORE_FIGURES; f++)
         fprintf(out, ",%s,%s_low,%s_high", score_figure_names[f], score_figure_names[f],
@@ -443,10 +445,12 @@ void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64
     bp_free(widths);
 }
 
-static void put_form(FILE *out, const score_table *table, const form *f, int figure)
+static void put_form(FILE *out, const void *scores, const form *f)
 {
+    const score_table *table = scores;
     int64_t columns = NAMES + table->model_count, rows;
-    char **texts = spell_all(table, f, figure, &rows), *note = score_table_form_note(table, figure);
+    char **texts = spell_all(table, f, table->figure, &rows),
+         *note = score_table_form_note(table, table->figure);
 
     table_put_texts(out, f, texts, rows, columns, note);
     bp_free(note);
@@ -472,9 +476,9 @@ bool table_is_of_scores(const char *given)
     return found;
 }
 
-static bool is_picture(const char *path)
+bool table_is_picture(const char *path)
 {
-    return bp_has_suffix(path, ".svg") || bp_has_suffix(path, ".png");
+    return path && (bp_has_suffix(path, ".svg") || bp_has_suffix(path, ".png"));
 }
 
 /* The form that --out's ending says; --form may say it where the ending says none. */
@@ -493,7 +497,7 @@ static bp_err form_of_ending(const form **f, const file_options *options)
                        "--form %s, but the ending says %s: at --out=%s; leave --form out, or name "
                        "another file",
                        options->form, ending, out);
-    if (is_picture(out) ? !options->form : options->form || ending)
+    if (table_is_picture(out) ? !options->form : options->form || ending)
         return BP_OK;
     return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                    "a plot (.svg, .png) has no --form, and a table ends with .csv, .txt, .md or "
@@ -526,23 +530,20 @@ bp_err table_choose_form(const form **f, const file_options *options)
     return choose_form(f, &figure, &any_figure);
 }
 
-static void put_table(FILE *out, const score_table *table, const form *f, int figure)
+bp_err table_write(const char *path, const form *f, const void *table,
+                   void (*form_put)(FILE *out, const void *table, const form *f),
+                   void (*rows_put)(FILE *out, const void *table))
 {
-    if (f)
-        put_form(out, table, f, figure);
-    else
-        put_rows(out, table);
-}
-
-static bp_err save_table(const score_table *table, const form *f, int figure, const char *path)
-{
-    table_file file;
-    bp_err err = table_file_begin(&file);
+    table_file file = {.out = stdout};
+    bp_err err = path ? table_file_begin(&file) : BP_OK;
 
     if (err != BP_OK)
         return err;
-    put_table(file.out, table, f, figure);
-    return table_file_save(&file, path);
+    if (f)
+        form_put(file.out, table, f);
+    else
+        rows_put(file.out, table);
+    return path ? table_file_save(&file, path) : BP_OK;
 }
 
 /* Folders may be alike, but not a NAME and another one. */
@@ -565,8 +566,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
 {
     score_table table = {0};
     const form *f;
-    int figure;
-    bp_err err = choose_form(&f, &figure, options);
+    bp_err err = choose_form(&f, &table.figure, options);
 
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
     (void)bp_log_use(BP_LOG_MEMBER);
@@ -578,11 +578,10 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
         score_table_add_note(&table, !f || options->out);
     if (err == BP_OK)
         score_table_join_notes(&table, !f || options->out);
-    if (err == BP_OK && options->out)
-        err = is_picture(options->out) ? score_table_draw(&table, figure, options->out)
-                                       : save_table(&table, f, figure, options->out);
+    if (err == BP_OK && table_is_picture(options->out))
+        err = score_table_draw(&table, table.figure, options->out);
     else if (err == BP_OK)
-        put_table(stdout, &table, f, figure);
+        err = table_write(options->out, f, &table, put_form, put_rows);
     for (int64_t k = 0; k < table.cell_count; k++) {
         bp_free(table.cells[k].name);
         bp_free(table.cells[k].value);

@@ -1,4 +1,4 @@
-/* Shared by table_scores.c, table_plot.c and table_studies.c. */
+/* Shared by table_scores.c, table_plot.c, table_studies.c and table_questions.c. */
 #pragma once
 
 #include "base/config/json.h"
@@ -34,6 +34,7 @@ typedef struct score_table {
     int64_t model_count;
     score_cell *cells;
     int64_t cell_count;
+    int figure; /* the one that a table to read shows */
 } score_table;
 
 /** A form of a table other than CSV: text, Markdown, LaTeX. */
@@ -47,6 +48,16 @@ char *table_spell_figure(const form *f, const score_figure *figure);
 /** Print texts[rows][columns], the first row of heads, and a note below them; NULL: none. */
 void table_put_texts(FILE *out, const form *f, char **texts, int64_t rows, int64_t columns,
                      const char *note);
+
+/** Print `table`, by `form_put` if there is a form and by `rows_put` (CSV) else, into the file
+ * `path`, which appears when it is whole; NULL: standard output.
+ *
+ * Errors: those of table_file_begin and table_file_save. */
+bp_err table_write(const char *path, const form *f, const void *table,
+                   void (*form_put)(FILE *out, const void *table, const form *f),
+                   void (*rows_put)(FILE *out, const void *table));
+/** Does the name of --out ask for a picture (.svg, .png)? False for NULL. */
+bool table_is_picture(const char *path);
 
 /** The run folder that a user has named: without "/" at its end, and without `part` ("/score") that
  * names the folder in it. bp_free(). */

@@ -312,8 +312,10 @@ static void put_head(FILE *out, const study_head *head, const char *end)
     bp_free(text);
 }
 
-static void put_rows(FILE *out, const studies *all)
+static void put_rows(FILE *out, const void *table)
 {
+    const studies *all = table;
+
     fprintf(out, "study,method,way,members");
     for (int64_t h = 0; h < all->head_count; h++) {
         put_head(out, &all->heads[h], "");
@@ -356,8 +358,9 @@ static const char *short_name(const studies *all, const char *study)
     return base;
 }
 
-static void put_form(FILE *out, const studies *all, const form *f)
+static void put_form(FILE *out, const void *table, const form *f)
 {
+    const studies *all = table;
     int64_t columns = 1 + all->head_count, rows = 1 + all->row_count;
     char **texts = bp_alloc("tool.texts", rows * columns, sizeof *texts);
 
@@ -390,25 +393,6 @@ static void put_form(FILE *out, const studies *all, const form *f)
 
 /* ---- the tool ---- */
 
-static void put(FILE *out, const studies *all, const form *f)
-{
-    if (f)
-        put_form(out, all, f);
-    else
-        put_rows(out, all);
-}
-
-static bp_err save(const studies *all, const form *f, const char *path)
-{
-    table_file file;
-    bp_err err = table_file_begin(&file);
-
-    if (err != BP_OK)
-        return err;
-    put(file.out, all, f);
-    return table_file_save(&file, path);
-}
-
 bp_err table_of_studies(char *const *folders, int count, const file_options *options)
 {
     studies all = {.count = 0};
@@ -418,7 +402,7 @@ bp_err table_of_studies(char *const *folders, int count, const file_options *opt
 
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
     (void)bp_log_use(BP_LOG_MEMBER);
-    if (err == BP_OK && out && (bp_has_suffix(out, ".svg") || bp_has_suffix(out, ".png")))
+    if (err == BP_OK && table_is_picture(out))
         err = BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                       "a table of studies ends with .csv, .txt, .md or .tex: at --out=%s; its "
                       "pictures are in RUN/uncertainty/plots",
@@ -427,10 +411,8 @@ bp_err table_of_studies(char *const *folders, int count, const file_options *opt
         err = add_study(&all, folders[k]);
     if (err == BP_OK)
         err = find_heads(&all, options->figure);
-    if (err == BP_OK && out)
-        err = save(&all, f, out);
-    else if (err == BP_OK)
-        put(stdout, &all, f);
+    if (err == BP_OK)
+        err = table_write(out, f, &all, put_form, put_rows);
     for (int64_t k = 0; k < all.count; k++) {
         json_decref(all.summaries[k]);
         bp_free(all.folders[k]);
