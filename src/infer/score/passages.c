@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define MOST        (INT64_C(1) << 21) /* passages that are kept, or about so many; of more, a sample */
+#define MOST        (INT64_C(1) << 21) /* kept passages, about; of more, a sample */
 #define FILTER_BITS 24                 /* of the table that most searches end at */
 #define FACTOR      UINT64_C(0x9e3779b97f4a7c15)
 
@@ -18,7 +18,7 @@ typedef struct passage {
 struct bp_passages {
     passage *all;
     int64_t count, capacity, documents;
-    uint64_t every;  /* one in so many */
+    uint64_t every;  /* one in this many is kept */
     uint8_t *filter; /* a bit for each low part of a hash */
     bool sorted;
 };

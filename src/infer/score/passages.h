@@ -9,10 +9,10 @@
 
 typedef struct bp_passages bp_passages;
 
-/** Of documents with so many tokens in all. Owns: bp_passages_free(). */
+/** An empty set, for documents of `tokens` tokens in all. Owns: bp_passages_free(). */
 bp_passages *bp_passages_new(int64_t tokens);
 void bp_passages_free(bp_passages **passages);
-/** Add the passages of the next document. */
+/** Shapes: tokens[count]. Add the passages of the next document. */
 void bp_passages_add(bp_passages *self, const int32_t *tokens, int64_t count);
 /** Look for them in a document of the other text; after the last bp_passages_add. */
 void bp_passages_find(bp_passages *self, const int32_t *tokens, int64_t count);

@@ -9,7 +9,7 @@
 #include "data/document_starts.h"
 #include "infer/score/passages.h"
 #include "infer/score/tables/summary.h"
-#include "infer/score/text_form.h"
+#include "infer/score/token_frequencies.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/family.h"
@@ -36,7 +36,7 @@ typedef struct texts {
     int64_t count, capacity;
     bool *known; /* [visited] documents that are there, whole or by most of their passages */
     bp_passages *passages;
-    bp_text_counts counts;
+    bp_token_frequencies counts;
     int64_t visited;
 } texts;
 
@@ -173,7 +173,7 @@ static void warn_of_forms(texts *self, bp_corpus *corpus, const char *training)
     bp_err err = BP_OK;
 
     if (files == 1 || files > FORMS_MOST)
-        bp_text_form_warn(&self->counts, corpus, "", training);
+        bp_token_frequencies_warn(&self->counts, corpus, "", training);
     else
         for (int64_t k = 0; k < files && err == BP_OK; k++) {
             char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(corpus, k)));
@@ -184,7 +184,7 @@ static void warn_of_forms(texts *self, bp_corpus *corpus, const char *training)
             self->counts.tokens = 0;
             err = each_document_of(corpus, k, k + 1, visit_tokens, self);
             if (err == BP_OK)
-                bp_text_form_warn(&self->counts, corpus, of, training);
+                bp_token_frequencies_warn(&self->counts, corpus, of, training);
             bp_free(of);
             bp_free(name);
         }

@@ -1,6 +1,6 @@
 /* Tokens of scored text that a model has not learned, for the training text lacks them or has them
  * in another form. Called by training_text.c. */
-#include "infer/score/text_form.h"
+#include "infer/score/token_frequencies.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,7 +17,7 @@
 #define MARK_LEAST   0.002 /* of the scored tokens: one mark, */
 #define MARKS_LEAST  0.01  /* and all that are */
 #define MARK_RARER   10    /* times rarer in the training text, which is */
-#define MARK_LENGTH  10    /* so long that a mark as common as here would be there so many times */
+#define MARK_LENGTH  10    /* a mark is looked for where this many would be expected */
 #define MARKS_NAMED  3
 
 /* ---- how tokens are spelled ---- */
@@ -94,7 +94,7 @@ static double share(int64_t part, int64_t of)
 }
 
 /* Common in scored text, and much rarer in the training text. */
-static bool is_rarer(const bp_text_counts *c, int64_t token)
+static bool is_rarer(const bp_token_frequencies *c, int64_t token)
 {
     double here = share(c->scored[token], c->tokens),
            there = share(c->trained[token], c->trained_tokens);
@@ -108,7 +108,7 @@ typedef struct marks {
     int64_t most[MARKS_NAMED]; /* the commonest, -1: none */
 } marks;
 
-static void take(marks *m, const bp_text_counts *c, int64_t token)
+static void take(marks *m, const bp_token_frequencies *c, int64_t token)
 {
     m->tokens += c->scored[token];
     for (int k = 0; k < MARKS_NAMED; k++) {
@@ -123,7 +123,7 @@ static void take(marks *m, const bp_text_counts *c, int64_t token)
     }
 }
 
-static marks find_marks(const bp_text_counts *c, const speller *spelling)
+static marks find_marks(const bp_token_frequencies *c, const speller *spelling)
 {
     marks out = {.most = {-1, -1, -1}};
     bp_buffer text = {0}, word = {0};
@@ -136,7 +136,7 @@ static marks find_marks(const bp_text_counts *c, const speller *spelling)
     return out;
 }
 
-static void warn_of_marks(const bp_text_counts *c, const marks *m, const speller *spelling,
+static void warn_of_marks(const bp_token_frequencies *c, const marks *m, const speller *spelling,
                           const char *of, const char *training)
 {
     bp_buffer list = {0};
@@ -159,7 +159,7 @@ static void warn_of_marks(const bp_text_counts *c, const marks *m, const speller
 }
 
 /* Tokens that the training text lacks: how many, and the commonest. */
-static int64_t count_unseen(const bp_text_counts *c, int64_t *most)
+static int64_t count_unseen(const bp_token_frequencies *c, int64_t *most)
 {
     int64_t unseen = 0;
 
@@ -177,8 +177,8 @@ static int64_t count_unseen(const bp_text_counts *c, int64_t *most)
                : 0;
 }
 
-void bp_text_form_warn(const bp_text_counts *counts, bp_corpus *corpus, const char *of,
-                       const char *training)
+void bp_token_frequencies_warn(const bp_token_frequencies *counts, bp_corpus *corpus,
+                               const char *of, const char *training)
 {
     speller spelling = speller_of(corpus);
     int64_t most, unseen = count_unseen(counts, &most);
