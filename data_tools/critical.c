@@ -18,6 +18,7 @@
 
 #define CONDITIONS_MOST 1000     /* half a million pairs */
 #define CELLS_MOST      10000000 /* of items and conditions */
+#define ROUNDING        1e-9     /* of surprisals: what sums in another order may differ by */
 
 /* ---- the word that a label names ---- */
 
@@ -237,7 +238,7 @@ static double mean_of(const cell *one)
 static void compare_pair(const critical_test *test, const cell *cells, paired_row *row)
 {
     int64_t conditions = test->between->value_count;
-    double squares = 0, deviation;
+    double squares = 0, deviation, rounding;
 
     row->interval = (bp_interval){NAN, NAN};
     row->t = row->p = NAN;
@@ -253,6 +254,9 @@ static void compare_pair(const critical_test *test, const cell *cells, paired_ro
         row->mean_other += (mean_of(other) - row->mean_other) / (double)row->items;
     }
     row->difference = row->mean_one - row->mean_other;
+    rounding = ROUNDING * (fabs(row->mean_one) + fabs(row->mean_other));
+    if (fabs(row->difference) <= rounding)
+        row->difference = 0;
     if (row->items < BP_FEW_DOCUMENTS)
         return;
     for (int64_t i = 0; i < test->items->value_count; i++) {
@@ -263,7 +267,7 @@ static void compare_pair(const critical_test *test, const cell *cells, paired_ro
             squares += pow(mean_of(one) - mean_of(other) - row->difference, 2);
     }
     deviation = sqrt(squares / (double)(row->items - 1) / (double)row->items);
-    if (deviation > 0) {
+    if (deviation > rounding) {
         double half = bp_student_quantile((double)(row->items - 1)) * deviation;
 
         row->t = row->difference / deviation;

@@ -1,5 +1,6 @@
 /* bagpipe: parses the command line and the configuration, and picks the job. */
 #include "base/fault.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/process/launcher.h"
 #include "base/process/signals.h"
@@ -218,6 +219,11 @@ static bp_err read_config(bp_config **out, const arguments *args)
     err = bp_config_new(out, tables, used);
     if (err == BP_OK)
         bp_config_require_by(*out, args->job->require);
+    if (err == BP_OK && args->config && bp_path_is_dir(args->config))
+        err = bp_fail(BP_ERR_INPUT, "file.is_folder",
+                      "a folder is where a file is needed: at %s; name a configuration; a run is "
+                      "named by a key, such as generate.model=%s",
+                      args->config, args->config);
     if (err == BP_OK)
         err = bp_config_read(*out, args->config, args->rest_count, args->rest);
     if (err == BP_OK)

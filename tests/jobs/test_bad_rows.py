@@ -99,6 +99,7 @@ class Rows(JobTest):
         for name, identifier in ((self.at("folder.ini"), "[file.is_folder]"), (self.at("fifo.ini"), "[file.not_regular]"),
                                  ("/dev/zero", "[file.not_regular]")):
             self.refused(20, 66, [name, identifier], "pretrain", name)
+        self.refused(20, 66, ["such as generate.model=", "[file.is_folder]"], "generate", self.at("folder.ini"))
         os.symlink(self.at("loop2"), self.at("loop1"))
         os.symlink(self.at("loop1"), self.at("loop2"))
         self.refused(21, 66, ["[file.bad_path]"], "pretrain", self.at("loop1"))

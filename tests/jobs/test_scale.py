@@ -37,6 +37,13 @@ class Scale(JobTest):
         self.assertTrue(rows, str(result))
         return sorted(((star, int(t), int(p), int(d), float(s), bound) for star, t, p, d, s, _, _, bound in rows), reverse=True)
 
+    def test_the_time_is_that_of_a_core_for_each_thread(self):
+        said = "on as many cores as fast as these"
+        for threads, turns in ((1, False), (64 * os.cpu_count(), True)):
+            result = self.plan("--ranks", "4", "--nodes", "4", f"math.threads={threads}")
+            self.assertIn(f"of ranks with {threads} thread", result.out)
+            self.assertEqual(f"{said} (measured on the" in result.out, turns, str(result))
+
     def test_meshes_are_listed_with_what_bounds_them(self):
         result = self.plan("--ranks", "8", "--nodes", "4", "mesh.pipeline=2")
         self.assertEqual(result.status, 0, str(result))

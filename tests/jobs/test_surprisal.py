@@ -265,6 +265,13 @@ class Surprisal(JobTest):
                             for condition, verbs in (("a", ("is", "was")), ("b", ("was", "is"))) for verb in verbs])
         result = run([program("bagpipe-data"), "surprisal", self.at("both-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assertNotIn("different_words", result.err)  # each item has both verbs in both conditions
+        verbs = ["is", "was", "had", "are"]  # one mean of the same words in another order: rounding is no difference
+        self.items("order", [(f"The {word} {verb} here.", "3", condition, word) for k, word in enumerate(words)
+                             for condition, of in (("a", verbs), ("b", verbs[k % 4:] + verbs[:k % 4])) for verb in (of if k % 2 else of[::-1])])
+        result = run([program("bagpipe-data"), "surprisal", self.at("order-one"), "--critical", "critical", "--between", "condition", "--items", "item"])
+        self.assert_warning(result, "[surprisal.equal_differences]", "all 12 items", "'b', 0:")
+        row = next(csv.DictReader(io.StringIO(result.out)))
+        self.assertEqual((row["difference"], row["t"], row["p_value"], row["p_holm"]), ("0", "", "", ""))
         self.items("verbs", [(f"The {word} {verb} here.", "3", condition, word) for word in words
                              for condition, verbs in (("a", ("is", "was")), ("b", ("is", "are"))) for verb in verbs])
         result = run([program("bagpipe-data"), "surprisal", self.at("verbs-one"), "--critical", "critical", "--between", "condition", "--items", "item"])

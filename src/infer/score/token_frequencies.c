@@ -195,8 +195,10 @@ void bp_token_frequencies_warn(const bp_token_frequencies *counts, bp_corpus *co
         BP_WARN("score.untrained_tokens",
                 "%" PRId64 " tokens%s, %.3g %%, never occur in the training text %s, most often "
                 "token %s (%" PRId64 " times): at score.corpus; the model has not learned their "
-                "probabilities: make both corpora of documents of one form (bagpipe-data corpus "
-                "--format), with punctuation and marks of one form",
+                "probabilities. Names and words of another text are such; if it is a matter of "
+                "form, make "
+                "both corpora of documents of one form (bagpipe-data corpus --format), with "
+                "punctuation and marks of one form",
                 unseen, of, 100 * share(unseen, counts->tokens), training, name,
                 counts->scored[most]);
         bp_free(name);

@@ -44,7 +44,9 @@ bp_err bp_task_check_document(const bp_document *document, const char *where)
 {
     return document->count > 0 ? BP_OK
                                : BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
-                                         "document %" PRId64 " has no token: at %s; leave it out",
+                                         "document %" PRId64
+                                         " has no token: at %s; leave it out (bagpipe-data corpus "
+                                         "--without)",
                                          document->number, where);
 }
 

@@ -50,8 +50,7 @@ bp_err bp_groups_plan(MPI_Comm world, trainer *one, const bp_groups_trainings *a
                 ? bp_training_memory_find(&one->estimate.node, world, all->config, one, &memory)
                 : bp_training_memory_find_planned(&one->estimate.node, one, &memory, asked->nodes);
     if (err == BP_OK && root) {
-        bp_trainer_measure_peak(one);
-        one->estimate.peak *= shape->pipeline * shape->data * shape->tensor;
+        bp_trainer_plan_peak(one, asked);
         bp_training_plan_print(one, &plan, stage);
         bp_log("this is one %s of %" PRId64 "; %d train%s at a time, so %" PRId64 " after another",
                all->what, all->count, groups, groups == 1 ? "s" : "",

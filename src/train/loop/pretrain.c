@@ -44,7 +44,6 @@ static bp_err print_scale(const trainer *self, const bp_planned_world *asked)
 /* The memory of its ranks on each node, and its time. */
 static bp_err print_plan(trainer *self, const bp_planned_world *asked)
 {
-    const bp_mesh_shape *mesh = &self->mesh_shape;
     MPI_Comm world = self->mesh->world;
     memory_case one = bp_training_memory_case_of(self);
     bp_node_memory *node = &self->estimate.node;
@@ -59,8 +58,7 @@ static bp_err print_plan(trainer *self, const bp_planned_world *asked)
     if (err != BP_OK)
         return err;
     if (!trainer_learner(self))
-        bp_trainer_measure_peak(self);
-    self->estimate.peak *= mesh->pipeline * mesh->data * mesh->tensor;
+        bp_trainer_plan_peak(self, asked);
     bp_training_plan_print(self, &self->estimate.plan, stage);
     if (root)
         bp_trainer_warn_of_rows(self, &one);

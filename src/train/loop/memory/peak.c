@@ -4,11 +4,20 @@
 
 #include "base/process/clock.h"
 #include "math/math.h"
+#include "math/threads.h"
 #include "mesh/collective.h"
 
 #define PEAK_SECONDS 0.2  /* at most, and no more than */
 #define PEAK_SHARE   0.02 /* of the time that the training takes at */
 #define SLOW_FLOPS   1e10
+
+/* How many threads take turns on one core here. */
+static double turns(void)
+{
+    int threads = bp_math_threads(), cores = bp_math_cores();
+
+    return threads > cores ? (double)threads / cores : 1;
+}
 
 void bp_trainer_measure_peak(trainer *self)
 {
@@ -19,7 +28,17 @@ void bp_trainer_measure_peak(trainer *self)
 
     self->estimate.peak = bp_math_gemm_peak(self->spec.precision, seconds);
     wall = bp_clock_now() - wall;
-    self->estimate.cores = (bp_clock_process() - busy) / (wall * bp_math_threads());
+    self->estimate.cores = (bp_clock_process() - busy) / (wall * bp_math_threads() / turns());
+}
+
+void bp_trainer_plan_peak(trainer *self, const bp_planned_world *asked)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+
+    bp_trainer_measure_peak(self);
+    if (asked->ranks > 0)
+        self->estimate.peak *= turns();
+    self->estimate.peak *= mesh->pipeline * mesh->data * mesh->tensor;
 }
 
 void trainer_measure_peaks(trainer *self)

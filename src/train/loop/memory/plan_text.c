@@ -60,12 +60,18 @@ static void print_time(const trainer *self)
            "matrix products reach: %d rank%s of %.1f GFLOP/s)",
            fast, slow, tokens / 1e6, (long long)steps, ranks, ranks == 1 ? "" : "s",
            self->estimate.peak / ranks / 1e9);
-    if (ranks > bp_comm_size(self->mesh->world))
-        bp_log(
-            "that is the time of ranks with %d thread%s each on a machine like this one: for the "
-            "time on a cluster, give the same command on one of its nodes (srun --nodes=1 "
-            "--ntasks=1 --cpus-per-task=CORES-OF-A-RANK)",
-            bp_math_threads(), bp_math_threads() == 1 ? "" : "s");
+    if (ranks > bp_comm_size(self->mesh->world)) {
+        int threads = bp_math_threads(), cores = bp_math_cores();
+        char measured[80] = "";
+
+        if (threads > cores)
+            (void)snprintf(measured, sizeof measured, " (measured on the %d core%s here)", cores,
+                           cores == 1 ? "" : "s");
+        bp_log("that is the time of ranks with %d thread%s each, on as many cores as fast as "
+               "these%s: for the time on a cluster, give the same command on one of its nodes "
+               "(srun --nodes=1 --ntasks=1 --cpus-per-task=CORES-OF-A-RANK)",
+               threads, threads == 1 ? "" : "s", measured);
+    }
     if (self->estimate.cores < BP_CORES_SHARED)
         bp_log("other work had %.0f %% of these cores while that was measured: the time estimated, "
                "and mfu in metrics.jsonl, are guesses",
