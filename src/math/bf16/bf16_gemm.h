@@ -52,6 +52,25 @@ static inline void bp_bf16_fetch(const bp_bf16_ahead *ahead, int64_t first, int6
     }
 }
 
+/* Asks for part `part` of `parts` of its lines, in the order of memory, into L1: the next rows,
+ * while these are packed square by square, which are too many streams for the hardware to
+ * prefetch. Rows without gaps are one run. */
+static inline void bp_bf16_fetch_part(const bp_bf16_ahead *ahead, int64_t part, int64_t parts)
+{
+    bool gaps = ahead->row != ahead->run;
+    int64_t rows = gaps ? ahead->rows : 1, run = gaps ? ahead->run : ahead->run * ahead->rows,
+            lines = (run + 31) / 32, all = lines * rows, i = all * part / parts,
+            end = all * (part + 1) / parts, row = gaps && all > 0 ? i / lines : 0;
+
+    BP_HAS_AN_EFFECT;
+    for (; i < end; row++) {
+        int64_t last = bp_min(end, (row + 1) * lines);
+        const uint16_t *at = ahead->at + row * (ahead->row - lines * 32);
+        for (; i < last; i++)
+            __builtin_prefetch(at + i * 32);
+    }
+}
+
 /* Strips: the left side streams from L2, the right side's panel is in L1. */
 #define BP_STRIP_SUMS 1024 /* floats of a block: 32 rows of 32 */
 

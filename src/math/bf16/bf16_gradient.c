@@ -150,14 +150,23 @@ static int64_t depth_of(const work *w, const visit *v)
 
 static void turn_left(const work *w, const visit *v)
 {
-    int64_t steps = v->last - v->first, depth = depth_of(w, v);
+    int64_t steps = v->last - v->first, depth = depth_of(w, v), panels = v->m1 - v->m0;
 
-    for (int64_t step = 0; step < steps; step++)
-        for (int64_t m = v->m0; m < v->m1; m++)
+    for (int64_t step = 0; step < steps; step++) {
+        bp_bf16_ahead next = {.row = w->product->a_row};
+        if (step + 1 < steps)
+            next =
+                (bp_bf16_ahead){left_at(w, v->m0, v->first + step + 1), w->product->a_row,
+                                bp_min(panels * BP_BF16_ROWS, w->product->M - v->m0 * BP_BF16_ROWS),
+                                bp_min(BP_BF16_STEP, depth - (step + 1) * BP_BF16_STEP)};
+        for (int64_t m = v->m0; m < v->m1; m++) {
+            bp_bf16_fetch_part(&next, m - v->m0, panels);
             w->kernel->pack_transposed(w->left + ((m - v->m0) * steps + step) * STEP_WORDS,
                                        left_at(w, m, v->first + step), w->product->a_row,
                                        rows_of(w, m),
                                        bp_min(BP_BF16_STEP, depth - step * BP_BF16_STEP));
+        }
+    }
 }
 
 /* A block at an edge, from rows into quarters or back. */

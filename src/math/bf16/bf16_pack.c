@@ -18,6 +18,14 @@ static int64_t steps_of(int64_t k)
     return (k + BP_BF16_STEP - 1) / BP_BF16_STEP;
 }
 
+/* Rows of the step after the one that begins at row `first` of `rows`. */
+static int64_t rows_after(int64_t first, int64_t rows)
+{
+    int64_t left = rows - first - BP_BF16_STEP;
+
+    return left < 0 ? 0 : bp_min(BP_BF16_STEP, left);
+}
+
 /* For AMX: a step of a panel is two tiles of 16 rows, a row of a tile 16 pairs. */
 void bp_bf16_pack_tiles(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows, int64_t k)
 {
@@ -83,10 +91,15 @@ void bp_bf16_pack_rows(uint32_t *panels, const uint16_t *x, int64_t x_row, int64
     {
 #pragma omp for schedule(static) collapse(2) nowait
         for (int64_t step = 0; step < steps; step++)
-            for (int64_t panel = 0; panel < columns; panel++)
+            for (int64_t panel = 0; panel < columns; panel++) {
+                int64_t first = step * BP_BF16_STEP;
+                bp_bf16_fetch_part(&(bp_bf16_ahead){x + (first + BP_BF16_STEP) * x_row, x_row, N,
+                                                    rows_after(first, K)},
+                                   panel, columns);
                 pack_step(panels + (panel * steps + step) * STEP_WORDS,
-                          x + step * BP_BF16_STEP * x_row + panel * BP_BF16_COLUMNS, x_row,
-                          K - step * BP_BF16_STEP, N - panel * BP_BF16_COLUMNS, past);
+                          x + first * x_row + panel * BP_BF16_COLUMNS, x_row, K - first,
+                          N - panel * BP_BF16_COLUMNS, past);
+            }
         _mm_sfence(); /* makes non-temporal stores visible to readers after this loop */
     }
 }
@@ -102,16 +115,6 @@ static inline void load_square(__m512i halves[BP_BF16_STEP], const float *w, int
         __m512 lower = _mm512_maskz_loadu_ps((__mmask16)mask, w + i * row),
                upper = _mm512_maskz_loadu_ps((__mmask16)(mask >> LANES), w + i * row + LANES);
         halves[i] = (__m512i)_mm512_cvtne2ps_pbh(upper, lower);
-    }
-}
-
-/* Lines of the square after the next one, which is read row by row, too many streams for the
- * hardware to prefetch. */
-static inline void fetch_square(const float *w, int64_t row, int64_t rows)
-{
-    for (int64_t i = 0; i < rows; i++) {
-        _mm_prefetch((const char *)(w + i * row), _MM_HINT_T0);
-        _mm_prefetch((const char *)(w + i * row + LANES), _MM_HINT_T0);
     }
 }
 
@@ -158,10 +161,11 @@ void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, 
 
 #pragma omp parallel for schedule(static) if (outs * ins > 8192)
     for (int64_t o = 0; o < out_steps; o++) {
+        bp_bf16_ahead next = {(const uint16_t *)(w + (o + 1) * BP_BF16_STEP * ins), 2 * ins,
+                              2 * ins, rows_after(o * BP_BF16_STEP, outs)};
         for (int64_t i = 0; i < in_steps; i++) {
             __m512i halves[BP_BF16_STEP];
-            fetch_square(w + o * BP_BF16_STEP * ins + (i + 2) * BP_BF16_STEP, ins,
-                         bp_min(BP_BF16_STEP, outs - o * BP_BF16_STEP));
+            bp_bf16_fetch_part(&next, i, in_steps);
             load_square(halves, w + o * BP_BF16_STEP * ins + i * BP_BF16_STEP, ins,
                         outs - o * BP_BF16_STEP, ins - i * BP_BF16_STEP);
             if (forward)
