@@ -74,10 +74,10 @@ static bp_err refuse_label(bp_corpus_file *file, const char *name)
             bp_buffer_printf(&known, " %s", label.name);
     }
     if (err == BP_OK)
-        err = BP_FAIL(BP_ERR_FORMAT, "label.unknown",
-                      "there is no label '%s': at %s; it has%s: make the corpus with --label %.100s",
-                      name, bp_corpus_file_path(file), known.bytes > 0 ? known.data : " none",
-                      name);
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "label.unknown",
+                    "there is no label '%s': at %s; it has%s: make the corpus with --label %.100s",
+                    name, bp_corpus_file_path(file), known.bytes > 0 ? known.data : " none", name);
     bp_buffer_clear(&known);
     return err;
 }

@@ -34,7 +34,8 @@ int64_t bp_clusters_of(int64_t *local, const int64_t *cluster, const int64_t *do
             local[k] = k;
         return count;
     }
-    place = bp_alloc("statistics.clusters", count_numbers(cluster, documents, count), sizeof *place);
+    place =
+        bp_alloc("statistics.clusters", count_numbers(cluster, documents, count), sizeof *place);
     for (int64_t k = 0; k < count; k++) {
         int64_t number = cluster[document_at(documents, k)];
 

@@ -28,6 +28,16 @@ typedef struct drawn {
     int64_t count;
 } drawn;
 
+/* Not for shares of documents of one system, which have Wilson's interval. */
+static bool needs_resamples(const systems *s, const drawn *from)
+{
+    bool needs = s->answers[1] || from->local;
+
+    for (int64_t k = 0; k < s->metric->width; k++)
+        needs = needs || s->metric->share[k] != BP_SHARE_OF_DOCUMENTS;
+    return needs;
+}
+
 /* values[BP_RESAMPLES][width of all systems]; NULL without spread. */
 static bp_err resample(double **values, const systems *s, const drawn *from, uint64_t seed)
 {
@@ -42,7 +52,7 @@ static bp_err resample(double **values, const systems *s, const drawn *from, uin
     bp_err err;
 
     *values = NULL;
-    if (from->count < 2)
+    if (from->count < 2 || !needs_resamples(s, from))
         return BP_OK;
     *values = bp_alloc("statistics.metric", BP_RESAMPLES * width, sizeof **values);
     err = bp_bootstrap_run(*values, &spec, statistic, s);

@@ -15,6 +15,7 @@ typedef struct bp_score_keys {
     const char *vectors;
     bool vectors_norm;
     const char *select;
+    const char *cluster;
     int64_t member;
     bool tokens, boundaries, entropy;
     bool states;

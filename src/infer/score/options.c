@@ -83,6 +83,10 @@ const bp_option bp_score_options[] = {
     {BP_CHOICE_KEY("score.select", "all", "all|out_of_bag"),
      .help = "out_of_bag: only documents that the bag of run.seed and run.member lacks",
      .at = BP_AT(bp_score_keys, select)},
+    {BP_STRING_KEY("score.cluster", NULL),
+     .help = "a label of the corpora: documents that share its value (passages of a book, answers "
+             "of an author) depend on each other, and intervals are over these clusters",
+     .at = BP_AT(bp_score_keys, cluster)},
     {BP_INT_KEY("run.member", "0", 0, 1e6),
      .help = "which bag is drawn (with run.seed); keys nothing else",
      .at = BP_AT(bp_score_keys, member)},

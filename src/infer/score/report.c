@@ -28,11 +28,20 @@ typedef struct column {
     double (*value)(const json_t *figures, const char *key); /* NaN if there is none */
 } column;
 
-/* A standard error over so few documents is not to be relied on: it has no interval either. */
+double scorer_error_of(const json_t *figures)
+{
+    bool clusters = json_object_get(figures, "clusters") != NULL;
+
+    return bp_json_number(figures, clusters ? "clusters" : "documents") < BP_FEW_DOCUMENTS
+               ? NAN
+               : bp_json_number(figures, clusters ? "perplexity_stderr_clusters"
+                                                  : "perplexity_stderr_documents");
+}
+
 static double error_over_documents(const json_t *figures, const char *key)
 {
-    return bp_json_number(figures, "documents") < BP_FEW_DOCUMENTS ? NAN
-                                                                   : bp_json_number(figures, key);
+    (void)key;
+    return scorer_error_of(figures);
 }
 
 /* choose: fmin or fmax, which ignore NaN. */
@@ -252,13 +261,12 @@ static void warn_of_guessing(const scorer *self)
 void scorer_report(const scorer *self)
 {
     char *spelling = scorer_spelling(self->summary);
-    static const column PLAIN[] = {
-        {"documents", "documents", 9, 0, bp_json_number},
-        {"tokens", "tokens", 10, 0, bp_json_number},
-        {"perplexity", "perplexity", 10, 4, bp_json_number},
-        {"std. err", "perplexity_stderr_documents", 8, 4, error_over_documents},
-        {"bits/byte", "bits_per_byte", 9, 4, bp_json_number},
-        {"word ppl", "word_perplexity", 10, 4, bp_json_number}};
+    static const column PLAIN[] = {{"documents", "documents", 9, 0, bp_json_number},
+                                   {"tokens", "tokens", 10, 0, bp_json_number},
+                                   {"perplexity", "perplexity", 10, 4, bp_json_number},
+                                   {"std. err", NULL, 8, 4, error_over_documents},
+                                   {"bits/byte", "bits_per_byte", 9, 4, bp_json_number},
+                                   {"word ppl", "word_perplexity", 10, 4, bp_json_number}};
     static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, bp_json_number},
                                       {"best member", "perplexity", 12, 4, least_of_members},
                                       {"worst member", "perplexity", 12, 4, most_of_members},

@@ -192,7 +192,9 @@ static bp_err load_corpus(scorer *self)
     if (self->mesh->coordinates && !self->method && !self->planned && !selects(self) &&
         !bp_score_keys_of(self->config)->states) /* a datastore may well be of the training text */
         self->known = bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
-    err = scorer_resolve_specials(self->corpus, &self->rule);
+    err = scorer_find_clusters(self);
+    if (err == BP_OK)
+        err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
@@ -361,6 +363,7 @@ void scorer_close(void *context)
     scorer_close_sets(self);
     bp_free(self->memory);
     bp_free(self->begins);
+    bp_free(self->clusters);
     json_decref(self->summary);
     bp_token_statistics_clear(&self->statistics);
     bp_score_plan_clear(&self->plan);
