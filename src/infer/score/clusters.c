@@ -13,8 +13,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define VALUES_LEAST 21 /* of a label without rows (report.c), which may well be of sources */
-
 bp_err scorer_find_clusters(scorer *self)
 {
     const char *label = bp_score_keys_of(self->config)->cluster;
@@ -49,8 +47,8 @@ static const char *predicted_label(const scorer *self)
                : NULL;
 }
 
-/* Note a label whose values many documents share, two or more each on average, and which is not one
- * of few values (of genres): documents of a value may depend on each other. */
+/* Note a label whose values documents share, two or more each on average, and which is not one that
+ * figures are given by (genres): documents of a value may depend on each other. */
 static void hint(const scorer *self)
 {
     bp_corpus_file *file = bp_corpus_file_at(self->corpus, 0);
@@ -59,7 +57,8 @@ static void hint(const scorer *self)
     bp_corpus_label label;
 
     for (int k = 0; k < info->labels && bp_corpus_file_label(file, k, &label) == BP_OK; k++) {
-        if (label.value_count < VALUES_LEAST || 2 * label.value_count > info->documents ||
+        if (scorer_shows_label(label.value_count, info->documents) ||
+            2 * label.value_count > info->documents ||
             (predicted && strcmp(label.name, predicted) == 0))
             continue;
         bp_log("%" PRId64 " documents share %" PRId64 " values of '%s': if those of one value "

@@ -106,15 +106,15 @@ static void add_row(json_t *rows, const char *prefix, const char *name, const js
     bp_free(line);
 }
 
-/* Has it rows on the screen? Not a label with a value for every few documents, such as the items of
- * an experiment. */
+bool scorer_shows_label(int64_t values, int64_t documents)
+{
+    return values <= VALUES_FEW || (values <= VALUES_MOST && VALUE_LEAST * values <= documents);
+}
+
 static bool is_shown(const json_t *summary, const json_t *values)
 {
-    size_t count = json_object_size(values);
-
-    return count <= VALUES_FEW ||
-           (count <= VALUES_MOST &&
-            (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents"));
+    return scorer_shows_label((int64_t)json_object_size(values),
+                              json_integer_value(json_object_get(summary, "documents")));
 }
 
 /* Labels without rows. */

@@ -118,6 +118,9 @@ json_t *scorer_page_cluster(const scorer *self);
 /** Log over what the intervals are. */
 void scorer_report_clusters(const scorer *self);
 
+/** Has a label rows on the screen? Not one with a value for every few documents, such as the items
+ * of an experiment or the sources of passages. */
+bool scorer_shows_label(int64_t values, int64_t documents);
 /** Print the figures. */
 void scorer_report(const scorer *self);
 /** A sentence, without its full stop, about unknown words and text that the tokenizer drops; NULL
