@@ -17,6 +17,7 @@ typedef struct bp_score_keys {
     const char *select;
     const char *cluster;
     int64_t member;
+    const char *bag_cluster;
     bool tokens, boundaries, entropy;
     bool states;
     const char *mix;

@@ -177,7 +177,8 @@ static bp_err load_corpus(scorer *self)
     bp_stream_spec bag = {.corpus = self->corpus,
                           .bag = true,
                           .seed = (uint64_t)bp_run_keys_of(self->config)->seed,
-                          .member = bp_score_keys_of(self->config)->member};
+                          .member = bp_score_keys_of(self->config)->member,
+                          .cluster = bp_score_keys_of(self->config)->bag_cluster};
 
     if (err == BP_OK)
         err = bp_score_check_corpus(self->corpus, &self->info);
@@ -279,6 +280,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,
                          bp_score_keys_of(self->config)->member);
+    if (selects(self) && keys->bag_cluster)
+        bp_buffer_printf(&text, " of clusters of %s", keys->bag_cluster);
     bp_sha256_of(text.data, text.bytes, self->key);
     bp_buffer_clear(&text);
 }
