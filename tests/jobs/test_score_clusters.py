@@ -9,7 +9,7 @@ import bagpipe_test
 import numpy
 import scipy.stats
 import test_finetune
-from bagpipe_test import program, read_json, run
+from bagpipe_test import digests, program, read_json, run
 from test_finetune import GPT, MODEL
 
 SOURCES = 14
@@ -186,6 +186,55 @@ class ScoreClusters(test_finetune.TaskTest):
         self.assertNotIn("score.cluster", self.score("followed", self.at("lm"), "score.cluster=book", corpora=many).out.replace("score.cluster = book", ""))
         few = self.corpus("few", [{**row, "source": row["source"][:2]} for row in self.rows])  # eleven of them: with rows of their own
         self.assertNotIn("score.cluster=", self.score("few-values", self.at("lm"), corpora=few).out)
+
+    def ensemble(self, name, *keys, ranks=0):
+        return run([program("bagpipe"), "ensemble", self.at("lm.ini"), f"run.dir={self.at(name)}", f"corpus.train={self.corpora}", *GPT,
+                    "ensemble.members=3", "ensemble.kind=bag", "optimizer.decay=constant", *keys], ranks)
+
+    def outside(self, name, member):
+        nll, tokens = self.documents(f"{name}/members/{member}/oob")
+        return tokens > 0
+
+    def test_a_bag_has_all_documents_of_a_source_or_none(self):
+        one = self.ensemble("bags", "ensemble.cluster=source")
+        self.assertEqual(one.status, 0, str(one))
+        self.assertEqual(self.ensemble("begun", "ensemble.cluster=source", "train.steps=3").status, 0)
+        for name in ("begun", "bags2"):  # goes on, and begins anew, on other meshes
+            result = self.ensemble(name, "ensemble.cluster=source", "mesh.members=2", ranks=2)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertEqual(*(pathlib.Path(self.at(other), "ensemble.json").read_bytes() for other in ("bags", name)))
+        self.assertEqual(self.ensemble("plain").status, 0)
+        whole = {"bags": 0, "plain": 0}
+        for member in ("m00", "m01", "m02"):
+            for name in ("begun", "bags2"):
+                self.assertEqual(*(digests(self.at(f"{other}/members/{member}")) for other in ("bags", name)))
+                self.assertEqual(self.outside("bags", member).tolist(), self.outside(name, member).tolist())
+            for name in whole:
+                out = self.outside(name, member)
+                whole[name] += all(len(set(out[self.cluster == k])) == 1 for k in range(self.clusters))
+            summary = read_json(self.at(f"bags/members/{member}/oob"), "score", "summary.json")
+            out = self.outside("bags", member)
+            self.assertEqual((summary["cluster"], summary["clusters"]), ("source", len(set(self.cluster[out]))))
+            log = pathlib.Path(self.at(f"bags/members/{member}"), "log.txt").read_text(encoding="utf-8")
+            self.assertIn(f"the bag has {self.clusters - len(set(self.cluster[out]))} of {self.clusters} clusters", log)
+        self.assertEqual(whole["bags"], 3)
+        self.assertLess(whole["plain"], 3)
+        counts = ["model.kind=ngram", "ngram.order=2"]
+        result = run([program("bagpipe"), "ensemble", f"corpus.train={self.corpora}", f"run.dir={self.at('counts')}", "ensemble.members=2",
+                      "ensemble.cluster=source", self.at("score.ini"), *counts])
+        self.assertEqual(result.status, 0, str(result))
+        out = self.outside("counts", "m01")
+        self.assertTrue(all(len(set(out[self.cluster == k])) == 1 for k in range(self.clusters)))
+
+    def test_bags_of_clusters_that_can_not_be_drawn_are_refused(self):
+        for ranks in (0, 2):
+            self.assert_error(self.ensemble("no-label", "ensemble.cluster=book", ranks=ranks), 65, "[label.unknown]", "--label book")
+        self.assert_error(self.ensemble("seeds", "ensemble.cluster=source", "ensemble.kind=seed"), 78, "[ensemble.no_bags]", "ensemble.cluster")
+        self.assert_error(self.ensemble("both", "ensemble.cluster=source", "corpus.cluster=genre"), 78, "[ensemble.contradiction]")
+        same = self.corpus("same", [{**row, "source": "s"} for row in self.rows])
+        self.assert_error(self.ensemble("same-source", "ensemble.cluster=source", f"corpus.train={same}"), 65, "[corpus.too_few_documents]")
+        plain = run([program("bagpipe"), "pretrain", self.at("lm.ini"), f"run.dir={self.at('no-bag')}", "corpus.cluster=topic", "train.steps=1", *GPT])
+        self.assert_warning(plain, "[config.unused_key]", "corpus.cluster")
 
     def test_what_can_not_be_clustered_is_refused(self):
         for ranks in (0, 2):

@@ -285,6 +285,8 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
         err = trainer_check_memory(&self);
     if (err == BP_OK)
         err = trainer_open_run(&self);
+    if (err == BP_OK && self.mesh->coordinates)
+        trainer_say_clusters(&self);
     if (err == BP_OK) {
         err = go_on(&self, &trained);
         err = bp_run_end(self.run, err);

@@ -186,8 +186,7 @@ static bp_err find_valid(corpus_facts *facts, const training_data *data, const b
     return check_valid_corpus(facts, data, bp_corpus_keys_of(config)->valid);
 }
 
-/* Says how many clusters are in the bag; warns of a key that draws nothing. */
-static void say_clusters(const trainer *self)
+void trainer_say_clusters(const trainer *self)
 {
     const char *label = bp_corpus_keys_of(self->config)->cluster;
     int64_t all, drawn = bp_stream_clusters(self->data.stream, &all);
@@ -229,10 +228,8 @@ bp_err trainer_open_corpora(trainer *self)
     self->data.leads = mesh->computes && bp_comm_is_root(mesh->model);
     if (self->data.leads || mesh->coordinates)
         err = open_streams(self);
-    if (err == BP_OK && mesh->coordinates) {
-        say_clusters(self);
+    if (err == BP_OK && mesh->coordinates)
         err = find_facts(self);
-    }
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
         bp_bcast_bytes(&self->facts, sizeof self->facts, 0, mesh->world);
@@ -255,6 +252,11 @@ bp_err bp_trainer_check_bag(bp_corpus *corpus, const char *cluster)
                        "a bag needs at least 2 documents to draw from, but there are %lld: at %s; "
                        "cut the corpus into documents, or train without bags",
                        (long long)documents, path);
+    if (draws < 2)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
+                       "a bag needs at least 2 clusters to draw from, but all documents have one "
+                       "value of '%s': at %s; leave corpus.cluster out",
+                       cluster, path);
     if (draws < BAG_DOCUMENTS)
         BP_WARN("ensemble.few_documents",
                 "bags are drawn from %lld %s: at %s; with fewer than %d they differ by "
