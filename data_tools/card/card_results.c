@@ -166,7 +166,10 @@ static void add_score_row(json_t *table, const char *name, const json_t *figures
 
     add_cell(cells, count_text(json_object_get(figures, "documents")));
     add_cell(cells, count_text(json_object_get(figures, "tokens")));
-    add_cell(cells, with_error(figures, "perplexity", "perplexity_stderr_documents"));
+    add_cell(cells,
+             with_error(figures, "perplexity",
+                        json_object_get(figures, "clusters") ? "perplexity_stderr_clusters"
+                                                             : "perplexity_stderr_documents"));
     add_cell(cells, with_error(figures, "bits_per_byte", ""));
     add_cell(cells, with_error(figures, "word_perplexity", ""));
 }

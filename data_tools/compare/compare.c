@@ -104,7 +104,7 @@ typedef enum verdict { NO_VERDICT, NO_CLEAR_DIFFERENCE, A_IS_BETTER, B_IS_BETTER
 
 static verdict verdict_of(const comparison *c, const comparison_group *group)
 {
-    if (c->no_verdict || group->documents < BP_FEW_DOCUMENTS)
+    if (c->no_verdict || group->draws < BP_FEW_DOCUMENTS)
         return NO_VERDICT;
     if (group->difference_interval.low <= 0 && group->difference_interval.high >= 0)
         return NO_CLEAR_DIFFERENCE;
@@ -127,8 +127,9 @@ static void print_verdict(const comparison *c, const comparison_group *group)
         if (c->no_verdict)
             printf("No verdict: %s.\n", c->no_verdict);
         else
-            printf("No verdict: it takes %d documents or more, and there %s %" PRId64 "%s.\n",
-                   BP_FEW_DOCUMENTS, group->documents == 1 ? "is" : "are", group->documents,
+            printf("No verdict: it takes %d %s or more, and there %s %" PRId64 "%s.\n",
+                   BP_FEW_DOCUMENTS, c->clusters ? "clusters of documents" : "documents",
+                   group->draws == 1 ? "is" : "are", group->draws,
                    group->documents == 1 ? " (bagpipe-data corpus --separator TEXT or --format "
                                            "lines cuts a text)"
                                          : "");
@@ -238,8 +239,14 @@ static void print_table(const comparison *c)
     print_differences(c, differences[c->unit], width);
     printf("\nPer %s. B / A is a ratio of %s.\n"
            "B / A below 1, or B - A below 0: B predicts better.\n"
-           "95 %% intervals of %" PRId64 " paired resamples of documents; p of Student's t.\n",
-           comparison_unit_name(c->unit), ratio_name(c), c->resamples);
+           "95 %% intervals of %" PRId64 " paired resamples of %s; p of Student's t.\n",
+           comparison_unit_name(c->unit), ratio_name(c), c->resamples,
+           c->clusters ? "clusters of documents" : "documents");
+    if (c->clusters) {
+        printf("Clusters are the documents with one value of ");
+        put_clean(c->cluster, SIZE_MAX, "");
+        printf(" (score.cluster): %" PRId64 ".\n", c->groups[0].draws);
+    }
     if (c->compared > 1)
         printf("%" PRId64 " sets of documents were compared: Holm is p adjusted for that.\n",
                c->compared);
@@ -405,6 +412,10 @@ static bp_err save_json(const comparison *c, const char *path)
         clean_object(&c->clean), "comparisons", (json_int_t)c->compared, "seed",
         (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora", "labels");
 
+    if (c->clusters)
+        ok = root && json_object_set_new(root, "cluster", bp_json_string(c->cluster)) == 0 &&
+             json_object_set_new(root, "clusters", json_integer((json_int_t)c->groups[0].draws)) ==
+                 0;
     ok = root && ok;
     for (int64_t k = 0; k < c->group_count && ok; k++)
         ok = put_group(root, c, &c->groups[k]);

@@ -249,6 +249,11 @@ static void print_pairs(const between *b, const value_pair *pairs, int64_t n, in
     printf("\nThe first of a pair is harder by its %s: %s of the two.\n"
            "Intervals and p are of Welch's t between documents, from %d documents on each side.\n",
            score_figure_names[b->figure], bits ? "difference in bits" : "ratio", BP_FEW_DOCUMENTS);
+    if (score_folder_cluster(b->scores)) {
+        printf("They are not over the clusters of score.cluster (");
+        put_clean(score_folder_cluster(b->scores), SIZE_MAX, "");
+        printf("), and too short where documents of a cluster depend on each other.\n");
+    }
     if (compared > 1)
         printf("%" PRId64 " pairs were compared: Holm is p adjusted for that.\n", compared);
     print_agreement(b, pairs, n);

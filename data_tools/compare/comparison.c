@@ -40,6 +40,7 @@ typedef struct group_draws {
     int64_t count;
     comparison_unit unit;
     double *nll[2], *units; /* [count] */
+    int64_t *cluster;       /* [count]; NULL: documents are drawn alone */
 } group_draws;
 
 /* values: the ratio and the difference, per unit. */
@@ -117,6 +118,8 @@ static void add_document(comparison_group *group, const comparison *c, int64_t d
     group->nll[1] += b->nll[d];
     group->bytes = bytes < 0 || group->bytes < 0 ? -1 : group->bytes + bytes;
     group->words = words < 0 || group->words < 0 ? -1 : group->words + words;
+    if (c->clusters)
+        draws->cluster[draws->count] = c->clusters[d];
     draws->nll[0][draws->count] = a->nll[d];
     draws->nll[1][draws->count] = b->nll[d];
     draws->units[draws->count] = (double)(c->unit == UNIT_TOKEN  ? a->tokens[d]
@@ -160,6 +163,9 @@ static bp_err add_group(void *self, const score_group *from)
             add_document(&group, c, from->documents[i], draws);
     if (group.documents == 0 && group.scope == SCOPE_LABEL)
         return BP_OK;
+    draws->count = group.draws =
+        score_clusters_sum((double *const[]){draws->nll[0], draws->nll[1], draws->units}, 3,
+                           draws->cluster, draws->count);
     put_pair(values, group.nll, (double)units_of(c, &group), c->unit);
     group.ratio = values[0];
     group.difference = values[1];
@@ -206,9 +212,12 @@ bp_err comparison_run(comparison *c)
     all.draws.nll[0] = bp_alloc("tool.comparison", a->documents, sizeof(double));
     all.draws.nll[1] = bp_alloc("tool.comparison", a->documents, sizeof(double));
     all.draws.units = bp_alloc("tool.comparison", a->documents, sizeof(double));
+    if (c->clusters)
+        all.draws.cluster = bp_alloc("tool.comparison", a->documents, sizeof(int64_t));
     err = score_groups_each(a, add_group, &all);
     if (err == BP_OK)
         err = adjust(c);
+    bp_free(all.draws.cluster);
     bp_free(all.draws.units);
     bp_free(all.draws.nll[1]);
     bp_free(all.draws.nll[0]);
@@ -227,6 +236,7 @@ void comparison_clear(comparison *c)
     bp_free(c->differences);
     bp_free(c->groups);
     bp_free(c->chosen);
+    bp_free(c->clusters);
     score_folder_clear(&c->scores[1]);
     score_folder_clear(&c->scores[0]);
     *c = (comparison){0};

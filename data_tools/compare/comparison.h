@@ -22,6 +22,7 @@ typedef struct comparison_group {
     score_scope scope;
     const char *name, *value; /* of the corpus; of the label and its value; borrowed */
     int64_t documents;
+    int64_t draws;                   /* what intervals are over: documents, or clusters of them */
     int64_t tokens[2], bytes, words; /* bytes and words are -1 if unknown for some documents */
     double nll[2];                   /* nats */
     double ratio, difference; /* per unit: B / A of perplexities, B - A in nats (bytes: bits) */
@@ -45,9 +46,11 @@ typedef struct comparison {
     const char *no_verdict; /* why no verdict is possible; NULL if it is */
     comparison_setting *differences;
     int64_t difference_count;
-    int64_t compared; /* number of groups with a p-value, each set of documents once */
-    bool *chosen;     /* [documents]: scored */
-    clean_part clean; /* of A's documents; without a label all count */
+    int64_t compared;    /* number of groups with a p-value, each set of documents once */
+    bool *chosen;        /* [documents]: scored */
+    clean_part clean;    /* of A's documents; without a label all count */
+    int64_t *clusters;   /* [documents] of score.cluster; NULL: intervals are over documents */
+    const char *cluster; /* its label; borrowed */
     char **remarks;
     int64_t remark_count;
     uint64_t seed;

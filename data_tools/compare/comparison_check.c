@@ -389,6 +389,24 @@ static bp_err check_questions(comparison *c, const convention *a, const conventi
                    a->name, in_a, b->name, in_b, c->scores[0].given, c->scores[1].given);
 }
 
+/* Those of A, or of B if A was scored without: the texts are the same, and so are their clusters.
+ */
+static void take_clusters(comparison *c)
+{
+    const char *in_a = score_folder_cluster(&c->scores[0]),
+               *in_b = score_folder_cluster(&c->scores[1]);
+    const score_folder *from = &c->scores[in_a ? 0 : 1];
+
+    if (!in_a && !in_b)
+        return;
+    c->cluster = score_folder_cluster(from);
+    c->clusters = score_folder_clusters(from);
+    differ(c, "score.cluster", in_a ? in_a : "none", in_b ? in_b : "none");
+    if (!in_a || !in_b || strcmp(in_a, in_b) != 0)
+        remark(c, "intervals are over the clusters of %s, documents with one value of '%.100s'",
+               in_a ? "A" : "B", c->cluster);
+}
+
 /* ---- labels ---- */
 
 static bool same_value(const score_label *a, const score_label *b, int64_t d)
@@ -455,7 +473,9 @@ bp_err comparison_check(comparison *c)
         err = choose_unit(c, &a, &b, same_tokens);
     if (err == BP_OK && c->unit != UNIT_TOKEN)
         check_spelling(c);
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        take_clusters(c);
         check_labels(c);
+    }
     return err;
 }

@@ -3,6 +3,21 @@
 #include "score_groups.h"
 
 #include "base/mem.h"
+#include "statistics/clusters.h"
+
+int64_t score_clusters_sum(double *const *columns, int width, const int64_t *cluster, int64_t count)
+{
+    int64_t *local, clusters;
+
+    if (!cluster)
+        return count;
+    local = bp_alloc("tool.clusters", count, sizeof *local);
+    clusters = bp_clusters_of(local, cluster, NULL, count);
+    for (int c = 0; c < width; c++)
+        bp_clusters_sum(columns[c], local, count, clusters);
+    bp_free(local);
+    return clusters;
+}
 
 const char *score_scope_name(score_scope scope)
 {

@@ -13,6 +13,12 @@ typedef struct score_group {
     int64_t count;
 } score_group;
 
+/** Replace each column's values[count] of documents by their sums over clusters, in the order in
+ * which they first occur: documents of one number in cluster[count] (NULL: each is one). Returns
+ * how many there are. */
+int64_t score_clusters_sum(double *const *columns, int width, const int64_t *cluster,
+                           int64_t count);
+
 /** "all", "corpus", "label". */
 const char *score_scope_name(score_scope scope);
 

@@ -309,6 +309,9 @@ bp_err score_folder_load(score_folder *scores, const char *given)
         err = check_counts(scores);
     if (err == BP_OK)
         err = check_sums(scores);
+    if (err == BP_OK && score_folder_cluster(scores) &&
+        !score_folder_label(scores, score_folder_cluster(scores)))
+        err = damaged(scores, "labels");
     return err;
 }
 
@@ -441,6 +444,29 @@ char *score_folder_known(const score_folder *scores)
                       "model's training text",
                       documents, (int64_t)json_integer_value(json_object_get(known, "of")),
                       100 * json_number_value(json_object_get(known, "share")));
+}
+
+const char *score_folder_cluster(const score_folder *scores)
+{
+    return json_string_value(json_object_get(scores->summary, "cluster"));
+}
+
+int64_t *score_folder_clusters(const score_folder *scores)
+{
+    const char *name = score_folder_cluster(scores);
+    const score_label *label = name ? score_folder_label(scores, name) : NULL;
+    int64_t *cluster, next;
+
+    if (!label)
+        return NULL;
+    cluster = bp_alloc("tool.clusters", scores->documents, sizeof *cluster);
+    next = label->value_count;
+    for (int64_t d = 0; d < scores->documents; d++) {
+        int64_t code = label->codes[d];
+
+        cluster[d] = code >= 0 && label->values[code][0] ? code : next++;
+    }
+    return cluster;
 }
 
 const char *score_folder_lost(const score_folder *scores)

@@ -46,6 +46,14 @@ const score_label *score_folder_label(const score_folder *scores, const char *na
 /** That there is no such label, which there are, and what to do: `remedy`. */
 bp_err score_folder_refuse_label(const score_folder *scores, const char *name, const char *remedy);
 
+/** The label of score.cluster, whose clusters intervals are over; NULL: intervals are over
+ * documents.
+ */
+const char *score_folder_cluster(const score_folder *scores);
+/** [documents]: those that share its value have one number, those without a value their own; NULL:
+ * intervals are over documents. bp_free(). */
+int64_t *score_folder_clusters(const score_folder *scores);
+
 /** Add a label; `codes`, [documents], are the folder's then. The label is valid until another one
  * is added. */
 const score_label *score_folder_add_label(score_folder *scores, const char *name,

@@ -13,6 +13,18 @@
 #include <math.h>
 #include <string.h>
 
+const char *score_table_short_name(const score_table *table, int64_t model)
+{
+    const char *base = bp_path_base(table->models[model]);
+
+    if (table->named[model])
+        return table->models[model];
+    for (int64_t m = 0; m < table->model_count; m++)
+        if (m != model && strcmp(bp_path_base(table->models[m]), base) == 0)
+            return table->models[model];
+    return base;
+}
+
 /* What is equal in ids of one text: lines of one number of two files are "valid.txt:7" and
  * "copy.txt:7". */
 static const char *same_part(const char *id)
@@ -220,8 +232,45 @@ static char *list_known(const score_table *table)
     return bp_buffer_take(&all);
 }
 
+void score_table_add_cluster(score_table *table, const char *label)
+{
+    table->clusters =
+        bp_realloc("tool.models", table->clusters, table->model_count + 1, sizeof(char *));
+    table->clusters[table->model_count] = label ? bp_strdup(label) : NULL;
+}
+
+/* Over what the intervals are, if not over documents alone. */
+static char *list_clusters(const score_table *table)
+{
+    bp_buffer all = {0};
+    int64_t same = 0, any = 0;
+
+    for (int64_t m = 0; m < table->model_count; m++) {
+        const char *label = table->clusters[m], *first = table->clusters[0];
+
+        any += label != NULL;
+        same += label && first && strcmp(label, first) == 0;
+    }
+    if (any == 0)
+        return NULL;
+    if (same == table->model_count)
+        return bp_sprintf("intervals are over clusters of documents with one value of '%s'",
+                          table->clusters[0]);
+    for (int64_t m = 0; m < table->model_count; m++) {
+        const char *label = table->clusters[m];
+
+        bp_buffer_printf(&all, "%s%s%s%s of %s",
+                         m == 0 ? "intervals do not compare: they are over " : ", ",
+                         label ? "clusters of '" : "documents", label ? label : "",
+                         label ? "'" : "", score_table_short_name(table, m));
+    }
+    bp_buffer_add(&all, "", 1);
+    return bp_buffer_take(&all);
+}
+
 void score_table_join_notes(score_table *table, bool warn)
 {
+    char *clusters = list_clusters(table);
     char *known = list_known(table);
     char *clean = table->clean_note
                       ? bp_sprintf("figures are of clean documents alone: %s", table->clean_note)
@@ -237,6 +286,9 @@ void score_table_join_notes(score_table *table, bool warn)
                 "figures are of clean documents alone: %s: at --clean; bagpipe-data overlap "
                 "--words N examines shorter documents",
                 table->clean_note);
+    if (clusters)
+        put_before(table, clusters);
+    bp_free(clusters);
     if (known && !clean)
         put_before(table, known);
     if (clean)
@@ -250,10 +302,11 @@ char *score_table_form_note(const score_table *table, int figure)
     bool few = false;
 
     for (int64_t k = 0; k < table->cell_count; k++)
-        few = few || (table->cells[k].documents < BP_FEW_DOCUMENTS &&
+        few = few || (table->cells[k].draws < BP_FEW_DOCUMENTS &&
                       isfinite(table->cells[k].figures[figure].value));
     if (!few)
         return table->note ? bp_strdup(table->note) : NULL;
-    return bp_sprintf("%s%sno interval of fewer than %d documents", table->note ? table->note : "",
-                      table->note ? "; " : "", BP_FEW_DOCUMENTS);
+    return bp_sprintf("%s%sno interval of fewer than %d %s", table->note ? table->note : "",
+                      table->note ? "; " : "", BP_FEW_DOCUMENTS,
+                      table->clusters[0] ? "clusters" : "documents");
 }

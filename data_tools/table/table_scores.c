@@ -23,6 +23,7 @@
 /* Documents of a group that were scored; bytes and words NaN where they are not known. */
 typedef struct score_draws {
     double *nll, *tokens, *bytes, *words;
+    int64_t *cluster; /* of each; NULL: intervals are over documents */
     int64_t count;
 } score_draws;
 
@@ -38,28 +39,31 @@ static void figures_of(double *values, const double *sums, const void *data)
 
 static bp_err set_figures(score_cell *cell, const score_draws *draws)
 {
+    double *const columns[SUMS] = {draws->nll, draws->tokens, draws->bytes, draws->words};
+    int64_t count = score_clusters_sum(columns, SUMS, draws->cluster, draws->count);
     bp_bootstrap spec = {.seed = 1,
                          .resamples = BP_RESAMPLES,
                          .groups = 1,
-                         .documents = &draws->count,
+                         .documents = &count,
                          .width = SCORE_FIGURES};
-    const double *const columns[SUMS] = {draws->nll, draws->tokens, draws->bytes, draws->words};
     double values[SCORE_FIGURES], sums[SUMS] = {0}, *resampled = NULL;
     bp_err err = BP_OK;
 
     for (int c = 0; c < SUMS; c++)
-        for (int64_t d = 0; d < draws->count; d++)
+        for (int64_t d = 0; d < count; d++)
             sums[c] += columns[c][d];
     figures_of(values, sums, NULL);
     for (int f = 0; f < SCORE_FIGURES; f++)
         cell->figures[f] = (score_figure){values[f], {NAN, NAN}};
-    if (draws->count < BP_FEW_DOCUMENTS)
+    cell->draws = count;
+    if (count < BP_FEW_DOCUMENTS)
         return BP_OK;
     resampled = bp_alloc("tool.resamples", BP_RESAMPLES * SCORE_FIGURES, sizeof *resampled);
-    err = bp_bootstrap_of_sums(resampled, &spec, columns, SUMS, figures_of, NULL);
+    err = bp_bootstrap_of_sums(resampled, &spec, (const double *const *)columns, SUMS, figures_of,
+                               NULL);
     for (int f = 0; f < SCORE_FIGURES && err == BP_OK; f++)
         err = bp_interval_of(&cell->figures[f].interval, resampled + f, BP_RESAMPLES, SCORE_FIGURES,
-                             draws->count);
+                             count);
     bp_free(resampled);
     return err;
 }
@@ -71,6 +75,7 @@ typedef struct reading {
     const score_folder *scores;
     bool bytes, words; /* all text was scored */
     clean_part clean;  /* without a label all documents count */
+    int64_t *clusters; /* score_folder_clusters */
     score_draws draws;
 } reading;
 
@@ -81,6 +86,8 @@ static void add_document(reading *r, int64_t d)
 
     if (scores->tokens[d] == 0 && !(r->bytes && scores->bytes[d] > 0))
         return;
+    if (r->clusters)
+        draws->cluster[draws->count] = r->clusters[d];
     draws->nll[draws->count] = scores->nll[d];
     draws->tokens[draws->count] = (double)scores->tokens[d];
     draws->bytes[draws->count] = r->bytes && scores->bytes[d] >= 0 ? (double)scores->bytes[d] : NAN;
@@ -136,18 +143,6 @@ char *table_run_folder(const char *given, const char *part)
     return bp_sprintf("%.*s", (int)bytes, given);
 }
 
-const char *score_table_short_name(const score_table *table, int64_t model)
-{
-    const char *base = bp_path_base(table->models[model]);
-
-    if (table->named[model])
-        return table->models[model];
-    for (int64_t m = 0; m < table->model_count; m++)
-        if (m != model && strcmp(bp_path_base(table->models[m]), base) == 0)
-            return table->models[model];
-    return base;
-}
-
 static bp_err add_model(score_table *table, const char *given, const char *clean)
 {
     const char *folder = named_folder(given);
@@ -165,6 +160,10 @@ static bp_err add_model(score_table *table, const char *given, const char *clean
         r.words = json_is_integer(json_object_get(scores.summary, "words"));
         for (size_t k = 0; k < 4; k++)
             *columns[k] = bp_alloc("tool.draws", scores.documents, sizeof(double));
+        r.clusters = score_folder_clusters(&scores);
+        if (r.clusters)
+            r.draws.cluster = bp_alloc("tool.draws", scores.documents, sizeof(int64_t));
+        score_table_add_cluster(table, score_folder_cluster(&scores));
         table->models =
             bp_realloc("tool.models", table->models, table->model_count + 1, sizeof(char *));
         table->conventions =
@@ -188,6 +187,8 @@ static bp_err add_model(score_table *table, const char *given, const char *clean
     }
     for (size_t k = 0; k < 4; k++)
         bp_free(*columns[k]);
+    bp_free(r.draws.cluster);
+    bp_free(r.clusters);
     score_folder_clear(&scores);
     return err;
 }
@@ -593,6 +594,7 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     bp_free(table.note);
     bp_free(table.clean_note);
     bp_free(table.named);
+    bp_names_free(&table.clusters, table.model_count);
     bp_names_free(&table.lost, table.model_count);
     bp_names_free(&table.known, table.model_count);
     bp_names_free(&table.models, table.model_count);

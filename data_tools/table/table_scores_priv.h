@@ -17,6 +17,7 @@ typedef struct score_cell {
     score_scope scope;
     char *name, *value; /* NULL if there is none */
     int64_t model, documents, tokens;
+    int64_t draws; /* what intervals are over: documents, or clusters of them */
     /* of a corpus, of all its documents: */
     int64_t documents_all;
     uint64_t content, token_content; /* score_group_content, score_group_tokens */
@@ -31,6 +32,7 @@ typedef struct score_table {
     char *note;       /* why figures of the models do not compare; NULL if they do */
     char *clean_note; /* which documents are left out; NULL: none */
     char **known;     /* [models]: what score_folder_known says */
+    char **clusters;  /* [models]: score_folder_cluster; NULL: documents */
     int64_t model_count;
     score_cell *cells;
     int64_t cell_count;
@@ -87,6 +89,8 @@ void score_table_name_by_content(score_table *table, score_cell *cell);
 void score_table_add_note(score_table *table, bool warn);
 /** What a model's figures leave out, each sentence once: models mostly have the same documents. */
 void score_table_add_clean(score_table *table, const clean_part *clean);
+/** The label whose clusters the intervals of the next model are over; NULL: documents. */
+void score_table_add_cluster(score_table *table, const char *label);
 /** Put that, and text that models know from training, into table->note, first; as warnings too, if
  * `warn`. */
 void score_table_join_notes(score_table *table, bool warn);

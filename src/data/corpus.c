@@ -37,6 +37,11 @@ const bp_option bp_corpus_options[] = {
     {BP_INT_KEY("run.member", "0", 0, 1e6),
      .help = "which bag is drawn (with run.seed); keys nothing else",
      .at = BP_AT(bp_corpus_keys, member)},
+    {BP_STRING_KEY("corpus.cluster", NULL),
+     .help =
+         "with corpus.resample=bag: a label whose values are drawn, each with all its documents "
+         "(the passages of a book), in place of documents",
+     .at = BP_AT(bp_corpus_keys, cluster)},
     {BP_BOOL_KEY("corpus.cut", "no"),
      .help = "of encoder-decoders (transformer, bart, t5) and task.kind=text: pairs that are "
              "longer than model.context are cut, and counted; else they are refused",

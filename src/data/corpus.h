@@ -17,6 +17,7 @@ typedef struct bp_corpus_keys {
     const char *valid;
     const char *resample;
     int64_t member;
+    const char *cluster;
     bool cut;
     int64_t bucket;
 } bp_corpus_keys;

@@ -4,7 +4,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/sort.h"
+#include "data/clusters.h"
 #include "data/document_starts.h"
+#include "statistics/clusters.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,8 +23,9 @@ struct bp_stream {
     int64_t *first_document;   /* [files + 1]: over all files */
     int64_t *first_token;      /* [files + 1]: where a file begins in the stream, without a bag */
     /* of a bag, which has groups: all files together, or with weights each file */
-    uint32_t *drawn;      /* [documents] */
-    int64_t groups;       /* 1, or files */
+    uint32_t *drawn;                  /* [documents] */
+    int64_t clusters, clusters_drawn; /* all, and those in the bag; 0: documents were drawn */
+    int64_t groups;                   /* 1, or files */
     int64_t *first_place; /* [groups + 1]: a group's places are its blocks of all passes */
     int64_t *block_token; /* [places + 1]: where the block of a place begins in the stream */
 };
@@ -103,10 +106,45 @@ static void sum_places(bp_stream *stream)
     stream->tokens = stream->block_token[places];
 }
 
-static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
+static void draw(uint32_t *drawn, int64_t n, const bp_rng_key *key)
+{
+    for (int64_t i = 0; i < n; i++)
+        drawn[bp_rng_below(key, (uint64_t)i, n)]++;
+}
+
+/* Documents of a cluster come as often as it was drawn. */
+static bp_err draw_clusters(bp_stream *stream, const char *label, const bp_rng_key *key)
+{
+    int64_t *cluster = NULL, *local = NULL;
+    uint32_t *drawn = NULL;
+    bp_err err = bp_corpus_clusters(&cluster, stream->corpus, label, NULL, 0);
+
+    if (err != BP_OK)
+        return err;
+    local = bp_alloc("data.drawn", stream->documents, sizeof *local);
+    stream->clusters = bp_clusters_of(local, cluster, NULL, stream->documents);
+    if (stream->clusters < 2)
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
+                      "a bag needs at least 2 clusters to draw from, but all documents have one "
+                      "value of '%s': at %s; leave corpus.cluster out",
+                      label, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
+    drawn = bp_alloc("data.drawn", stream->clusters, sizeof *drawn);
+    if (err == BP_OK)
+        draw(drawn, stream->clusters, key);
+    for (int64_t c = 0; c < stream->clusters; c++)
+        stream->clusters_drawn += drawn[c] > 0;
+    for (int64_t d = 0; d < stream->documents; d++)
+        stream->drawn[d] = drawn[local[d]];
+    bp_free(drawn);
+    bp_free(local);
+    bp_free(cluster);
+    return err;
+}
+
+static bp_err draw_bag(bp_stream *stream, const bp_stream_spec *spec)
 {
     int64_t n = stream->documents, places;
-    bp_rng_key key = bp_rng_key_of(seed, BP_RNG_BAG, member, 0, 0);
+    bp_rng_key key = bp_rng_key_of(spec->seed, BP_RNG_BAG, spec->member, 0, 0);
 
     if (n < 2)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
@@ -117,8 +155,14 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
     if (!stream->drawn)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "no memory for a bag of %" PRId64 " documents", n);
-    for (int64_t i = 0; i < n; i++)
-        stream->drawn[bp_rng_below(&key, (uint64_t)i, n)]++;
+    if (spec->cluster) {
+        bp_err err = draw_clusters(stream, spec->cluster, &key);
+
+        if (err != BP_OK)
+            return err;
+    } else {
+        draw(stream->drawn, n, &key);
+    }
     stream->groups = stream->weights ? stream->files : 1;
     stream->first_place = bp_alloc("data.drawn", stream->groups + 1, sizeof(int64_t));
     count_places(stream);
@@ -149,7 +193,7 @@ bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
         memcpy(stream->weights, spec->weights, (size_t)files * sizeof *stream->weights);
     err = list_documents(stream);
     if (err == BP_OK && stream->bag)
-        err = draw_bag(stream, spec->seed, spec->member);
+        err = draw_bag(stream, spec);
     if (err != BP_OK)
         bp_stream_free(&stream);
     *out = stream;
@@ -253,6 +297,12 @@ bp_corpus *bp_stream_corpus(const bp_stream *stream)
 const char *bp_stream_path(const bp_stream *stream, int64_t k)
 {
     return bp_corpus_file_path(bp_corpus_file_at(stream->corpus, k));
+}
+
+int64_t bp_stream_clusters(const bp_stream *stream, int64_t *all)
+{
+    *all = stream->clusters;
+    return stream->clusters_drawn;
 }
 
 int64_t bp_stream_drawn(const bp_stream *stream, int64_t document)

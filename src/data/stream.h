@@ -10,8 +10,10 @@
  * of it. */
 typedef struct bp_stream bp_stream;
 typedef struct bp_stream_spec {
-    bp_corpus *corpus; /* borrowed until bp_stream_free */
-    bool bag;          /* documents drawn with replacement, n from n, keyed by (seed, member) */
+    bp_corpus *corpus;   /* borrowed until bp_stream_free */
+    bool bag;            /* documents drawn with replacement, n from n, keyed by (seed, member) */
+    const char *cluster; /* of a bag: a label whose clusters are drawn, n from n, each with all its
+                            documents (bp_corpus_clusters); NULL: documents are drawn */
     uint64_t seed;
     int64_t member;
     const double *weights; /* [files], borrowed for the call: each file is a separate stream; NULL:
@@ -26,8 +28,8 @@ typedef struct bp_stream_spec {
  * one pass follows the other. So the copies of a document are far apart.
  *
  * Owns:       *out is the caller's, bp_stream_free(); NULL after an error.
- * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents; BP_ERR_SYSTEM memory; those of reading
- *             doc_start.
+ * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents or clusters; BP_ERR_SYSTEM memory;
+ * those of reading doc_start and of bp_corpus_clusters.
  */
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec);
 void bp_stream_free(bp_stream **stream);
@@ -51,6 +53,8 @@ bp_corpus *bp_stream_corpus(const bp_stream *stream);
 const char *bp_stream_path(const bp_stream *stream, int64_t k);
 /** How often document d (over all files, in order) was drawn; 1 without a bag. */
 int64_t bp_stream_drawn(const bp_stream *stream, int64_t document);
+/** How many clusters are in the bag, and *all that there are; 0 and 0 where documents are drawn. */
+int64_t bp_stream_clusters(const bp_stream *stream, int64_t *all);
 /** Tokens of the stream from `first` on; first + count may not be beyond its end (BP_ASSERT).
  *
  * Shapes:     tokens[count].

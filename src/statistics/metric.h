@@ -38,6 +38,12 @@ typedef struct bp_figure {
 bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,
                           int64_t documents, uint64_t seed);
 
+/** The same where documents of one number in cluster[documents] (NULL: none) depend on each other:
+ * clusters are resampled, each with all its documents, and their number is what makes an interval
+ * narrow, or counts as too few. A share has Wilson's interval, of clusters, only at 0 or 1. */
+bp_err bp_metric_estimate_clusters(bp_figure *figures, const bp_metric *metric, const void *answers,
+                                   int64_t documents, const int64_t *cluster, uint64_t seed);
+
 /** {NAME: {"value", "low", "high"}, ...}; null if a figure is undefined. New reference. */
 json_t *bp_metric_json(const bp_metric *metric, const bp_figure *figures);
 

@@ -127,6 +127,47 @@ static void bag_is_the_plain_loops_bag(void **state)
     bp_corpus_close(&corpus);
 }
 
+/* Values x, y and z (document mod 3 of each file) are drawn; documents follow their value's. */
+static void bag_of_clusters_has_all_documents_of_a_value_as_often(void **state)
+{
+    static const int64_t documents[2] = {7, 301};
+    toy_corpus one = {.documents = 7, .length = 9, .vocab_size = 500, .eod_id = 499},
+               two = {.documents = 301, .length = 5, .vocab_size = 500, .eod_id = 499, .salt = 1};
+    char list[4096];
+    int64_t least = 3;
+
+    (void)state;
+    snprintf(list, sizeof list, "%s,%s", toy_write(&one, "c1.h5"), toy_write(&two, "c2.h5"));
+    bp_corpus *corpus = open_corpus(list);
+    for (int64_t member = 0; member < 20; member++) {
+        bp_stream_spec spec = {
+            .corpus = corpus, .bag = true, .cluster = "kind", .seed = 5, .member = member};
+        bp_rng_key key = bp_rng_key_of(5, BP_RNG_BAG, member, 0, 0);
+        int64_t times[3] = {0}, tokens = 0, all, drawn;
+        bp_stream *stream;
+
+        for (uint64_t k = 0; k < 3; k++)
+            times[bp_rng_below(&key, k, 3)]++;
+        bp_test_expect(bp_stream_new(&stream, &spec), BP_OK);
+        for (int64_t file = 0, at = 0; file < 2; file++)
+            for (int64_t d = 0; d < documents[file]; d++, at++) {
+                assert_int_equal(bp_stream_drawn(stream, at), times[d % 3]);
+                tokens += times[d % 3] * (file == 0 ? 10 : 6);
+            }
+        assert_int_equal(bp_stream_tokens(stream), tokens);
+        drawn = bp_stream_clusters(stream, &all);
+        assert_int_equal(all, 3);
+        assert_int_equal(drawn, (times[0] > 0) + (times[1] > 0) + (times[2] > 0));
+        least = drawn < least ? drawn : least;
+        bp_stream_free(&stream);
+    }
+    assert_true(least < 3); /* some bag lacks a value */
+    bp_test_expect(bp_stream_new(&(bp_stream *){NULL},
+                                 &(bp_stream_spec){.corpus = corpus, .bag = true, .cluster = "no"}),
+                   BP_ERR_FORMAT);
+    bp_corpus_close(&corpus);
+}
+
 static void bag_of_several_files_goes_through_all_in_each_pass(void **state)
 {
     int64_t lengths[620];
@@ -305,6 +346,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_is_all_documents_of_all_files),
         cmocka_unit_test(bag_is_the_plain_loops_bag),
+        cmocka_unit_test(bag_of_clusters_has_all_documents_of_a_value_as_often),
         cmocka_unit_test(bag_of_several_files_goes_through_all_in_each_pass),
         cmocka_unit_test(members_draw_different_bags_of_the_expected_kind),
         cmocka_unit_test(inclusion_over_1000_members_is_that_of_n_from_n),

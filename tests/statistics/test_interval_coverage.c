@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "statistics/correlation.h"
 #include "statistics/detection.h"
+#include "statistics/metric.h"
 #include "statistics/ratio.h"
 #include "statistics/resample.h"
 
@@ -442,18 +443,18 @@ static void intervals_cover_or_are_not_there(void **state)
 
 /* ---- documents that share a source ---- */
 
-enum { SOURCES = 30, PASSAGES = 16 };
+enum { SOURCES = 30, PASSAGES = 16, MOST_SOURCES = 50 };
 
 typedef struct passages {
-    int64_t n, sources[SOURCES * PASSAGES];
-    double right[SOURCES * PASSAGES];
+    int64_t n, sources[MOST_SOURCES * PASSAGES];
+    double right[MOST_SOURCES * PASSAGES];
 } passages;
 
 /* Passages of a source are right together, and of a source there are one to sixteen. */
-static void draw_passages(passages *out, const bp_rng_key *key)
+static void draw_passages(passages *out, int64_t sources, const bp_rng_key *key)
 {
     out->n = 0;
-    for (int64_t s = 0; s < SOURCES; s++) {
+    for (int64_t s = 0; s < sources; s++) {
         uint64_t at = (uint64_t)s * (PASSAGES + 2);
         double p = bp_rng_uniform(key, at) < 0.5 ? 0.1 : 0.7;
         int64_t count = 1 + (int64_t)(bp_rng_uniform(key, at + 1) * PASSAGES);
@@ -488,7 +489,7 @@ static double cover_passages(bool together)
         bp_interval interval;
         passages seen;
 
-        draw_passages(&seen, &key);
+        draw_passages(&seen, SOURCES, &key);
         const int64_t *sources = seen.sources;
         bp_bootstrap spec = {.seed = (uint64_t)c,
                              .resamples = RESAMPLES,
@@ -516,6 +517,89 @@ static void intervals_over_clusters_cover_where_those_over_documents_do_not(void
     assert_true(together > 0.91 && together < 0.99);
 }
 
+/* The same by a metric of documents: a share, which has Wilson's interval where it is 0 or 1. */
+static void share_of_answers(double *values, const int32_t *counts, const void *answers)
+{
+    const passages *seen = answers;
+    double right = 0, all = 0;
+
+    for (int64_t d = 0; d < seen->n; d++) {
+        double times = counts ? counts[d] : 1;
+
+        right += times * seen->right[d];
+        all += times;
+    }
+    values[0] = right / all;
+}
+
+static void metrics_over_clusters_cover_or_have_no_interval(void **state)
+{
+    static const int64_t COUNTS[] = {5, 9, 10, 20, MOST_SOURCES};
+    const bp_metric metric = {.kind = "answers",
+                              .width = 1,
+                              .names = {"accuracy"},
+                              .figures = share_of_answers,
+                              .share = {BP_SHARE_OF_DOCUMENTS}};
+
+    (void)state;
+    omp_set_num_threads(1);
+    for (size_t k = 0; k < sizeof COUNTS / sizeof COUNTS[0]; k++) {
+        double covered = 0, alone = 0;
+        bp_figure figure;
+
+        for (int64_t c = 0; c < CORPORA; c++) {
+            bp_rng_key key = bp_rng_key_of(13, BP_RNG_TEST, COUNTS[k], c, 0);
+            passages seen;
+
+            draw_passages(&seen, COUNTS[k], &key);
+            bp_test_expect(bp_metric_estimate(&figure, &metric, &seen, seen.n, (uint64_t)c), BP_OK);
+            alone += (double)holds(figure.interval, 0.4) / CORPORA;
+            bp_test_expect(bp_metric_estimate_clusters(&figure, &metric, &seen, seen.n,
+                                                       seen.sources, (uint64_t)c),
+                           BP_OK);
+            covered += (double)holds(figure.interval, 0.4) / CORPORA;
+            assert_int_equal(isnan(figure.interval.low), COUNTS[k] < BP_FEW_DOCUMENTS);
+            assert_true(isnan(figure.interval.low) || holds(figure.interval, figure.value));
+        }
+        printf("passages of %d sources: Wilson's over passages %.3f, over sources ", (int)COUNTS[k],
+               alone);
+        if (COUNTS[k] < BP_FEW_DOCUMENTS)
+            printf("none\n");
+        else
+            printf("%.3f\n", covered);
+        assert_true(alone < 0.75);
+        assert_true(COUNTS[k] < BP_FEW_DOCUMENTS || (covered > 0.88 && covered < 0.99));
+    }
+}
+
+/* One cluster a document is no cluster; all right is Wilson's of the clusters. */
+static void clusters_of_one_document_change_only_the_interval_of_shares(void **state)
+{
+    enum { N = 40 };
+    static int64_t each[N], pairs[N];
+    passages seen = {.n = N};
+    bp_metric metric = {
+        .kind = "answers", .width = 1, .names = {"accuracy"}, .figures = share_of_answers};
+    bp_figure one, other;
+
+    (void)state;
+    for (int64_t d = 0; d < N; d++) {
+        each[d] = N - d; /* numbers may be any */
+        pairs[d] = d / 2;
+        seen.right[d] = d % 3 == 0;
+    }
+    bp_test_expect(bp_metric_estimate(&one, &metric, &seen, N, 3), BP_OK);
+    bp_test_expect(bp_metric_estimate_clusters(&other, &metric, &seen, N, each, 3), BP_OK);
+    assert_true(one.value == other.value && one.interval.low == other.interval.low &&
+                one.interval.high == other.interval.high);
+    for (int64_t d = 0; d < N; d++)
+        seen.right[d] = 1;
+    metric.share[0] = BP_SHARE_OF_DOCUMENTS;
+    bp_test_expect(bp_metric_estimate_clusters(&other, &metric, &seen, N, pairs, 3), BP_OK);
+    assert_true(other.interval.low == bp_wilson_interval(1, N / 2).low &&
+                other.interval.high == bp_wilson_interval(1, N / 2).high);
+}
+
 /* All documents of a cluster have one count, and there are as many draws as clusters. */
 static void check_counts(double *values, const int32_t *const *counts, const void *data)
 {
@@ -540,7 +624,7 @@ static void documents_of_a_cluster_are_drawn_together(void **state)
     double sum = 0;
 
     (void)state;
-    draw_passages(&seen, &key);
+    draw_passages(&seen, SOURCES, &key);
     const int64_t *sources = seen.sources;
     bp_bootstrap spec = {.resamples = RESAMPLES,
                          .groups = 1,
@@ -603,6 +687,8 @@ int main(void)
         cmocka_unit_test(intervals_cover_or_are_not_there),
         cmocka_unit_test(intervals_over_clusters_cover_where_those_over_documents_do_not),
         cmocka_unit_test(documents_of_a_cluster_are_drawn_together),
+        cmocka_unit_test(metrics_over_clusters_cover_or_have_no_interval),
+        cmocka_unit_test(clusters_of_one_document_change_only_the_interval_of_shares),
     };
     return BP_TEST_RUN(tests);
 }

@@ -15,7 +15,9 @@ typedef struct bp_score_keys {
     const char *vectors;
     bool vectors_norm;
     const char *select;
+    const char *cluster;
     int64_t member;
+    const char *bag_cluster;
     bool tokens, boundaries, entropy;
     bool states;
     const char *mix;

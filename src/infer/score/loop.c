@@ -206,6 +206,7 @@ static bp_err merge(void *context, bp_parts *parts)
         err = bp_score_table_init(&table, &self->plan, &self->statistics);
     table.seed = (uint64_t)bp_run_keys_of(self->config)->seed;
     table.helpers = &self->job->requests;
+    table.clusters = self->clusters;
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
                                    tokens ? tokens_path : NULL);
@@ -216,6 +217,8 @@ static bp_err merge(void *context, bp_parts *parts)
     if (err == BP_OK)
         err = bp_score_summarise(&self->summary, &table, &self->info);
     if (err == BP_OK) {
+        scorer_record_clusters(self, self->summary,
+                               json_integer_value(json_object_get(self->summary, "clusters")));
         bp_weights_record(self->summary, self->config);
         bp_training_text_record(self->summary, &self->known);
     }

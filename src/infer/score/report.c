@@ -28,11 +28,20 @@ typedef struct column {
     double (*value)(const json_t *figures, const char *key); /* NaN if there is none */
 } column;
 
-/* A standard error over so few documents is not to be relied on: it has no interval either. */
+double scorer_error_of(const json_t *figures)
+{
+    bool clusters = json_object_get(figures, "clusters") != NULL;
+
+    return bp_json_number(figures, clusters ? "clusters" : "documents") < BP_FEW_DOCUMENTS
+               ? NAN
+               : bp_json_number(figures, clusters ? "perplexity_stderr_clusters"
+                                                  : "perplexity_stderr_documents");
+}
+
 static double error_over_documents(const json_t *figures, const char *key)
 {
-    return bp_json_number(figures, "documents") < BP_FEW_DOCUMENTS ? NAN
-                                                                   : bp_json_number(figures, key);
+    (void)key;
+    return scorer_error_of(figures);
 }
 
 /* choose: fmin or fmax, which ignore NaN. */
@@ -97,15 +106,15 @@ static void add_row(json_t *rows, const char *prefix, const char *name, const js
     bp_free(line);
 }
 
-/* Has it rows on the screen? Not a label with a value for every few documents, such as the items of
- * an experiment. */
+bool scorer_shows_label(int64_t values, int64_t documents)
+{
+    return values <= VALUES_FEW || (values <= VALUES_MOST && VALUE_LEAST * values <= documents);
+}
+
 static bool is_shown(const json_t *summary, const json_t *values)
 {
-    size_t count = json_object_size(values);
-
-    return count <= VALUES_FEW ||
-           (count <= VALUES_MOST &&
-            (double)(VALUE_LEAST * count) <= bp_json_number(summary, "documents"));
+    return scorer_shows_label((int64_t)json_object_size(values),
+                              json_integer_value(json_object_get(summary, "documents")));
 }
 
 /* Labels without rows. */
@@ -252,13 +261,12 @@ static void warn_of_guessing(const scorer *self)
 void scorer_report(const scorer *self)
 {
     char *spelling = scorer_spelling(self->summary);
-    static const column PLAIN[] = {
-        {"documents", "documents", 9, 0, bp_json_number},
-        {"tokens", "tokens", 10, 0, bp_json_number},
-        {"perplexity", "perplexity", 10, 4, bp_json_number},
-        {"std. err", "perplexity_stderr_documents", 8, 4, error_over_documents},
-        {"bits/byte", "bits_per_byte", 9, 4, bp_json_number},
-        {"word ppl", "word_perplexity", 10, 4, bp_json_number}};
+    static const column PLAIN[] = {{"documents", "documents", 9, 0, bp_json_number},
+                                   {"tokens", "tokens", 10, 0, bp_json_number},
+                                   {"perplexity", "perplexity", 10, 4, bp_json_number},
+                                   {"std. err", NULL, 8, 4, error_over_documents},
+                                   {"bits/byte", "bits_per_byte", 9, 4, bp_json_number},
+                                   {"word ppl", "word_perplexity", 10, 4, bp_json_number}};
     static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, bp_json_number},
                                       {"best member", "perplexity", 12, 4, least_of_members},
                                       {"worst member", "perplexity", 12, 4, most_of_members},

@@ -77,6 +77,7 @@ static void report(const void *context)
     for (int k = -1; (k = scorer_next_set(self, k)) >= 0;)
         if (self->sets[k]->report)
             self->sets[k]->report(self);
+    scorer_report_clusters(self);
 }
 
 /* ---- --plan ---- */

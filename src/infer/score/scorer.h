@@ -50,6 +50,7 @@ typedef struct scorer {
     char key[BP_SHA256_HEX]; /* names the work in part files */
     int64_t unscored;        /* text tokens, on the coordinator, at the end */
     bp_known_text known;     /* on the coordinator */
+    int64_t *clusters;       /* [documents] of score.cluster, on the coordinator; NULL: none */
     json_t *summary;         /* on the coordinator, at the end */
     bool page;               /* leave one */
 } scorer;
@@ -97,11 +98,29 @@ void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch);
 /** bp_work.units, for the requested sets (sets.h). */
 const bp_work_units *scorer_units(void *self, int index);
 
+/** The standard error of a group's perplexity over its documents, or clusters of them; NaN of so
+ * few that it is not to be relied on: they have no interval either. */
+double scorer_error_of(const json_t *figures);
+
 #define SCORER_INTERVAL_BYTES 64
 /** "95 % interval 0.1 to 0.2" of a figure of summary.json, or the statement that it has none; in
  * `text`. */
 const char *scorer_interval(char text[SCORER_INTERVAL_BYTES], const json_t *of);
 
+/** Number the clusters of score.cluster, if given. On leads and the coordinator, after the corpora
+ * are open. Errors: those of bp_corpus_clusters. */
+bp_err scorer_find_clusters(scorer *self);
+/** "cluster" and "clusters" of a summary, if score.cluster is given: its label, and how many there
+ * are among the documents that are measured. */
+void scorer_record_clusters(const scorer *self, json_t *summary, int64_t clusters);
+/** {"label", "clusters"} of a page, from the summary; null without score.cluster. New reference. */
+json_t *scorer_page_cluster(const scorer *self);
+/** Log over what the intervals are. */
+void scorer_report_clusters(const scorer *self);
+
+/** Has a label rows on the screen? Not one with a value for every few documents, such as the items
+ * of an experiment or the sources of passages. */
+bool scorer_shows_label(int64_t values, int64_t documents);
 /** Print the figures. */
 void scorer_report(const scorer *self);
 /** A sentence, without its full stop, about unknown words and text that the tokenizer drops; NULL

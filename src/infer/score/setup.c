@@ -177,7 +177,8 @@ static bp_err load_corpus(scorer *self)
     bp_stream_spec bag = {.corpus = self->corpus,
                           .bag = true,
                           .seed = (uint64_t)bp_run_keys_of(self->config)->seed,
-                          .member = bp_score_keys_of(self->config)->member};
+                          .member = bp_score_keys_of(self->config)->member,
+                          .cluster = bp_score_keys_of(self->config)->bag_cluster};
 
     if (err == BP_OK)
         err = bp_score_check_corpus(self->corpus, &self->info);
@@ -192,7 +193,9 @@ static bp_err load_corpus(scorer *self)
     if (self->mesh->coordinates && !self->method && !self->planned && !selects(self) &&
         !bp_score_keys_of(self->config)->states) /* a datastore may well be of the training text */
         self->known = bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
-    err = scorer_resolve_specials(self->corpus, &self->rule);
+    err = scorer_find_clusters(self);
+    if (err == BP_OK)
+        err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
@@ -277,6 +280,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,
                          bp_score_keys_of(self->config)->member);
+    if (selects(self) && keys->bag_cluster)
+        bp_buffer_printf(&text, " of clusters of %s", keys->bag_cluster);
     bp_sha256_of(text.data, text.bytes, self->key);
     bp_buffer_clear(&text);
 }
@@ -361,6 +366,7 @@ void scorer_close(void *context)
     scorer_close_sets(self);
     bp_free(self->memory);
     bp_free(self->begins);
+    bp_free(self->clusters);
     json_decref(self->summary);
     bp_token_statistics_clear(&self->statistics);
     bp_score_plan_clear(&self->plan);

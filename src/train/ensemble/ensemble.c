@@ -40,7 +40,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
             bp_config_is_set(self->config, "corpus.weights") ? bp_corpus_files(corpus) : 0;
     }
     if (err == BP_OK && self->bags)
-        err = bp_trainer_check_bag(corpus);
+        err = bp_trainer_check_bag(corpus, bp_corpus_keys_of(self->config)->cluster);
     if (err == BP_OK)
         err = ensemble_check_bags(self, corpus);
     if (err == BP_OK && self->bags) { /* and not when a member is trained */

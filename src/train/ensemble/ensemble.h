@@ -10,6 +10,7 @@ extern const bp_option bp_ensemble_options[]; /* ensemble.* */
 typedef struct bp_ensemble_keys {
     int64_t members;
     const char *kind;
+    const char *cluster;
     int64_t parallel;
     int64_t only;
     const char *checkpoint;
@@ -26,7 +27,7 @@ typedef struct bp_ensemble_jobs {
 } bp_ensemble_jobs;
 
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
- * Also resolves ensemble.parallel and corpus.resample. Local. */
+ * Also resolves ensemble.parallel, ensemble.cluster and corpus.resample. Local. */
 void bp_ensemble_check(bp_config *config);
 
 /** Print memory and time estimated of a member, how many train at a time, and the memory of all

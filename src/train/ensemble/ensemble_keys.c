@@ -17,6 +17,11 @@ const bp_option bp_ensemble_options[] = {
     {BP_CHOICE_KEY("ensemble.kind", "both", "bag|seed|both"),
      .help = "bag: documents drawn with replacement; seed: another initialisation and order",
      .at = BP_AT(bp_ensemble_keys, kind)},
+    {BP_STRING_KEY("ensemble.cluster", NULL),
+     .help =
+         "of bags: a label whose values are drawn, each with all its documents (the passages of "
+         "a book), so that a bag has all of them or none: another name of corpus.cluster",
+     .at = BP_AT(bp_ensemble_keys, cluster)},
     {BP_INT_KEY("ensemble.parallel", NULL, 1, BP_ENSEMBLE_MEMBERS_MAX), .unit = "members",
      .help = "members that train side by side: another name of mesh.members",
      .at = BP_AT(bp_ensemble_keys, parallel)},
@@ -63,6 +68,27 @@ static void resolve_parallel(bp_config *config)
                         parallel, members);
     else if (bp_config_set_int(config, "mesh.members", parallel) != BP_OK ||
              bp_config_set(config, "ensemble.parallel", "") != BP_OK)
+        bp_config_fault_err(config);
+}
+
+/* Two keys for one setting: corpus.cluster has the value. */
+static void resolve_cluster(bp_config *config)
+{
+    const char *asked = bp_ensemble_keys_of(config)->cluster,
+               *cluster = bp_corpus_keys_of(config)->cluster;
+
+    if (asked && cluster && strcmp(asked, cluster) != 0)
+        bp_config_fault(config, "ensemble.contradiction",
+                        "ensemble.cluster = %s is another name of corpus.cluster, which is %s: at "
+                        "ensemble.cluster; give one of them",
+                        asked, cluster);
+    else if ((asked || cluster) && !bags_of(config))
+        bp_config_fault(config, "ensemble.no_bags",
+                        "%s.cluster = %s, but ensemble.kind = seed gives all members the same "
+                        "documents: at ensemble.kind; use bag or both",
+                        asked ? "ensemble" : "corpus", asked ? asked : cluster);
+    else if (asked && (bp_config_set(config, "corpus.cluster", asked) != BP_OK ||
+                       bp_config_set(config, "ensemble.cluster", "") != BP_OK))
         bp_config_fault_err(config);
 }
 
@@ -152,6 +178,7 @@ void bp_ensemble_check(bp_config *config)
     resolve_kind(config);
     resolve_parallel(config);
     resolve_resample(config);
+    resolve_cluster(config);
     check_best(config);
     if (bp_config_is_set(config, "ensemble.only")) {
         if (bp_ensemble_keys_of(config)->only >= members)

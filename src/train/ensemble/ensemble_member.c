@@ -95,12 +95,13 @@ static bp_err check_bag(const ensemble *self, int64_t member, bp_corpus *corpus)
     if (err == BP_OK)
         err = bp_trainer_weights(&weights, config, corpus);
     if (err == BP_OK)
-        err =
-            bp_stream_new(&stream, &(bp_stream_spec){.corpus = corpus,
-                                                     .weights = weights,
-                                                     .bag = true,
-                                                     .seed = (uint64_t)bp_run_keys_of(config)->seed,
-                                                     .member = bp_corpus_keys_of(config)->member});
+        err = bp_stream_new(&stream,
+                            &(bp_stream_spec){.corpus = corpus,
+                                              .weights = weights,
+                                              .bag = true,
+                                              .seed = (uint64_t)bp_run_keys_of(config)->seed,
+                                              .member = bp_corpus_keys_of(config)->member,
+                                              .cluster = bp_corpus_keys_of(config)->cluster});
     if (err == BP_OK) /* a checkpoint has a context of its own: a token is the least of all */
         err = bp_stream_check(
             stream, bp_model_keys_of(config)->init ? 1 : bp_model_keys_of(config)->context);
@@ -171,6 +172,8 @@ static bp_err score_config(const ensemble *self, int64_t member, bool best,
         err = bp_config_set(*out, "score.corpus", bp_corpus_keys_of(trained)->train);
     if (err == BP_OK)
         err = bp_config_set(*out, "score.select", "out_of_bag");
+    if (err == BP_OK && bp_corpus_keys_of(trained)->cluster)
+        err = bp_config_set(*out, "score.cluster", bp_corpus_keys_of(trained)->cluster);
     if (err == BP_OK) /* scoring has all experts on each data rank */
         err = bp_config_set_int(*out, "mesh.expert", 1);
     if (err != BP_OK)

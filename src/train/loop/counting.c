@@ -61,11 +61,14 @@ static void show_progress(void *context, const char *what, int64_t done, int64_t
 /* A digest of what the counts depend on, except the family's keys. */
 static void name_work(const trainer *self, char work[BP_SHA256_HEX])
 {
-    char *text = bp_sprintf(
-        "%s %d %d %" PRId64 " %" PRId64 " %" PRId64, self->facts.hash, trainer_bags(self->config),
-        BP_BAG_VERSION, trainer_bags(self->config) ? bp_run_keys_of(self->config)->seed : 0,
-        trainer_bags(self->config) ? bp_corpus_keys_of(self->config)->member : 0,
-        self->facts.tokens);
+    const char *cluster =
+        trainer_bags(self->config) ? bp_corpus_keys_of(self->config)->cluster : NULL;
+    char *text =
+        bp_sprintf("%s %d %d %" PRId64 " %" PRId64 " %" PRId64 "%s%s", self->facts.hash,
+                   trainer_bags(self->config), BP_BAG_VERSION,
+                   trainer_bags(self->config) ? bp_run_keys_of(self->config)->seed : 0,
+                   trainer_bags(self->config) ? bp_corpus_keys_of(self->config)->member : 0,
+                   self->facts.tokens, cluster ? " " : "", cluster ? cluster : "");
 
     bp_sha256_of(text, strlen(text), work);
     bp_free(text);

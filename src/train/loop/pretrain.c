@@ -277,12 +277,14 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
 
     self.hooks = hooks;
     if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
-        (void)bp_trainer_check_bag(
-            self.data.corpus); /* its warning: fewer than 2 were refused before */
+        (void)bp_trainer_check_bag(/* its warning: fewer than 2 were refused before */
+                                   self.data.corpus, bp_corpus_keys_of(config)->cluster);
     if (err == BP_OK && way_of(&self)->has_steps && bp_run_has_work(world, run_dir))
         err = trainer_check_memory(&self);
     if (err == BP_OK)
         err = trainer_open_run(&self);
+    if (err == BP_OK && self.mesh->coordinates)
+        trainer_say_clusters(&self);
     if (err == BP_OK) {
         err = go_on(&self, &trained);
         err = bp_run_end(self.run, err);

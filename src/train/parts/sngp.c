@@ -313,7 +313,8 @@ static bp_err open_documents(fit *f)
                             &(bp_stream_spec){.corpus = f->corpus,
                                               .bag = trainer_bags(config),
                                               .seed = (uint64_t)bp_run_keys_of(config)->seed,
-                                              .member = bp_corpus_keys_of(config)->member});
+                                              .member = bp_corpus_keys_of(config)->member,
+                                              .cluster = bp_corpus_keys_of(config)->cluster});
     if (err == BP_OK)
         err = bp_trainer_open_table(self, f->stream, &f->table);
     if (err == BP_OK)

@@ -3,20 +3,23 @@
 #include "uncertainty/results/results.h"
 
 #include "base/mem.h"
+#include "statistics/clusters.h"
 #include "statistics/ratio.h"
 
 /* Over clusters: the sums of their documents, which weigh alike. */
 static comparison_value mean_of(const double *means, const comparison_group *group,
                                 const int64_t *local, int64_t clusters)
 {
-    double *sums = bp_alloc("comparison.means", 2 * clusters, sizeof *sums),
-           *counts = sums + clusters;
+    int64_t n = group->document_count;
+    double *sums = bp_alloc("comparison.means", 2 * n, sizeof *sums), *counts = sums + n;
     bp_ratio ratio = {0};
 
-    for (int64_t k = 0; k < group->document_count; k++) {
-        sums[local[k]] += means[group->documents[k]];
-        counts[local[k]]++;
+    for (int64_t k = 0; k < n; k++) {
+        sums[k] = means[group->documents[k]];
+        counts[k] = 1;
     }
+    bp_clusters_sum(sums, local, n, clusters);
+    bp_clusters_sum(counts, local, n, clusters);
     for (int64_t c = 0; c < clusters; c++)
         bp_ratio_add(&ratio, sums[c], counts[c]);
     bp_free(sums);

@@ -3,7 +3,7 @@
 
 #include "base/config/json.h"
 #include "base/mem.h"
-#include "statistics/inference.h"
+#include "statistics/metric.h"
 
 #include <math.h>
 
@@ -23,6 +23,7 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
 typedef struct answers {
     int64_t documents;
     bool *right;         /* [documents][WAYS] */
+    int64_t *cluster;    /* [documents] */
     int64_t ties[WAYS];  /* documents whose answer is one of several best choices */
     double shared[WAYS]; /* right ones, a tie of n being 1 / n */
 } answers;
@@ -45,39 +46,59 @@ static void add_document(answers *all, const bp_candidates *candidates, const do
     all->shared[w] += equal > 1 ? 1 / (double)equal : right;
 }
 
-static json_t *figures(const answers *all)
+static void shares(double *values, const int32_t *counts, const void *data)
 {
-    static const char *const NAMES[] = {"accuracy", "accuracy_per_token", "accuracy_per_byte"};
-    json_t *out = json_pack("{s:I}", "answered", (json_int_t)all->documents);
+    const answers *all = data;
+    double documents = 0, right[WAYS] = {0};
 
+    for (int64_t d = 0; d < all->documents; d++) {
+        double times = counts ? counts[d] : 1;
+
+        documents += times;
+        for (int w = 0; w < WAYS; w++)
+            right[w] += times * all->right[d * WAYS + w];
+    }
+    for (int w = 0; w < WAYS; w++)
+        values[w] = documents > 0 ? right[w] / documents : NAN;
+}
+
+static const bp_metric ACCURACY = {
+    .kind = "choices",
+    .width = WAYS,
+    .names = {"accuracy", "accuracy_per_token", "accuracy_per_byte"},
+    .figures = shares,
+    .share = {BP_SHARE_OF_DOCUMENTS, BP_SHARE_OF_DOCUMENTS, BP_SHARE_OF_DOCUMENTS}};
+
+static json_t *figures(const answers *all, bool clustered, uint64_t seed)
+{
+    json_t *out = json_pack("{s:I}", "answered", (json_int_t)all->documents), *accuracies;
+    bp_figure of[BP_METRIC_FIGURES];
+
+    BP_CHECK(bp_metric_estimate_clusters(of, &ACCURACY, all, all->documents,
+                                         clustered ? all->cluster : NULL, seed) == BP_OK);
+    accuracies = bp_metric_json(&ACCURACY, of);
     for (int w = 0; w < WAYS; w++) {
-        bp_interval interval = {NAN, NAN};
-        double right = 0, share;
-
-        for (int64_t d = 0; d < all->documents; d++)
-            right += all->right[d * WAYS + w];
-        share = all->documents > 0 ? right / (double)all->documents : NAN;
-        if (all->documents >= BP_FEW_DOCUMENTS)
-            interval = bp_wilson_interval(share, all->documents);
-        json_t *figure = json_pack("{s:o, s:o, s:o}", "value", bp_json_real(share), "low",
-                                   bp_json_real(interval.low), "high", bp_json_real(interval.high));
+        json_t *figure = json_object_get(accuracies, ACCURACY.names[w]);
 
         if (all->ties[w] > 0) {
             (void)json_object_set_new(figure, "ties", json_integer((json_int_t)all->ties[w]));
             (void)json_object_set_new(figure, "shared",
                                       json_real(all->shared[w] / (double)all->documents));
         }
-        (void)json_object_set_new(out, NAMES[w], figure);
     }
+    (void)json_object_update(out, accuracies);
+    json_decref(accuracies);
     return out;
 }
 
-json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs)
+json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs,
+                              const int64_t *cluster, uint64_t seed)
 {
     int64_t rows = candidates->first[candidates->documents];
     double *values[WAYS];
     answers all = {
-        .right = bp_alloc("score.candidates", candidates->documents * WAYS, sizeof *all.right)};
+        .right = bp_alloc("score.candidates", candidates->documents * WAYS, sizeof *all.right),
+        .cluster = bp_alloc("score.candidates", candidates->documents, sizeof *all.cluster)};
     json_t *out;
 
     for (int w = 0; w < WAYS; w++) {
@@ -97,11 +118,12 @@ json_t *bp_candidates_summary(const bp_candidates *candidates, const double *log
             continue;
         for (int w = 0; w < WAYS; w++)
             add_document(&all, candidates, values[w], d, w);
-        all.documents++;
+        all.cluster[all.documents++] = cluster ? cluster[d] : 0;
     }
-    out = figures(&all);
+    out = figures(&all, cluster != NULL, seed);
     for (int w = 0; w < WAYS; w++)
         bp_free(values[w]);
+    bp_free(all.cluster);
     bp_free(all.right);
     return out;
 }

@@ -72,7 +72,9 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
 /** accuracy, accuracy_per_token, accuracy_per_byte: the share of documents with an answer whose
  * best choice is the answer. The best choice is by summed log-probability, by that per token, or by
  * that per byte. Each is {"value", "low", "high"} with the 95 % interval of a share, from
- * BP_FEW_DOCUMENTS documents on; where the answer is one of several equal ones that are best,
+ * BP_FEW_DOCUMENTS documents on, or clusters of them (cluster[documents], NULL: none), by resamples
+ * then; where the answer is one of several equal ones that are best,
  * "ties" too, their number, and "shared", the value if each were chosen equally often. logprobs:
  * [rows]; NaN if there is none. A document without any is not counted. New reference. */
-json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs);
+json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs,
+                              const int64_t *cluster, uint64_t seed);

@@ -2,6 +2,7 @@
  * by units.c after its last unit, on the coordinator. */
 #include "infer/score/candidates/units_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -54,9 +55,10 @@ static bp_err write_lines(const scorer *self, const bp_candidates *all,
     return bp_draft_end(&draft, err);
 }
 
-static json_t *figures_of(const bp_candidates *all, const double *logprobs)
+static json_t *figures_of(const scorer *self, const bp_candidates *all, const double *logprobs)
 {
-    json_t *figures = bp_candidates_summary(all, logprobs);
+    json_t *figures = bp_candidates_summary(all, logprobs, self->clusters,
+                                            (uint64_t)bp_run_keys_of(self->config)->seed);
 
     (void)json_object_set_new(figures, "documents", json_integer((json_int_t)all->documents));
     (void)json_object_set_new(figures, "choices",
@@ -96,7 +98,7 @@ bp_err candidates_merge(const scorer *self, candidate_units *own, bp_parts *part
     if (err == BP_OK)
         err = write_lines(self, c->all, results, logprobs);
     if (err == BP_OK)
-        own->figures = figures_of(c->all, logprobs);
+        own->figures = figures_of(self, c->all, logprobs);
     if (err == BP_OK)
         warn_of_ties(self, own->figures);
     bp_free(logprobs);

@@ -66,14 +66,6 @@ void bp_score_page_add_figure(json_t *object, const char *key, double value, dou
     bp_free(text);
 }
 
-/* NaN of few documents, which have no interval either. */
-static double error_of(const json_t *figures)
-{
-    return bp_json_number(figures, "documents") < BP_FEW_DOCUMENTS
-               ? NAN
-               : bp_json_number(figures, "perplexity_stderr_documents");
-}
-
 /* ---- groups of documents and how their perplexities are distributed ---- */
 
 /* Documents [first, end) of all, or those of them that have `value` in `codes`. */
@@ -146,7 +138,7 @@ static void add_quantiles(drawing *self, json_t *name, const group *which, const
     widen(self, bp_json_number(figures, "perplexity"));
     bp_buffer_printf(&self->quantiles, "\n");
     bp_buffer_printf(&self->means, "%zu,%.6g,%.6g\n", json_array_size(self->names),
-                     bp_json_number(figures, "perplexity"), 2 * error_of(figures));
+                     bp_json_number(figures, "perplexity"), 2 * scorer_error_of(figures));
 }
 
 /* Bins of equal width in the logarithm: line,middle,share */
@@ -337,6 +329,10 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
                                            {"stderr", "perplexity_stderr_documents"},
                                            {"bits", "bits_per_byte"},
                                            {"information", "mutual_information"}};
+    double error =
+        bp_json_number(figures, json_object_get(figures, "clusters")
+                                    ? "perplexity_stderr_clusters"
+                                    : REALS[1][1]); /* for digits, of few documents too */
     char *title = bp_sprintf("%s%s%s", kind, kind[0] ? ": " : "", name);
     json_t *row = json_pack("{s:o, s:O?, s:O?}", "name", bp_score_page_text(title, strlen(title)),
                             "documents", json_object_get(figures, "documents"), "tokens",
@@ -344,8 +340,9 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
 
     for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
         bp_score_page_add_figure(row, REALS[k][0],
-                                 k == 1 ? error_of(figures) : bp_json_number(figures, REALS[k][1]),
-                                 k < 2 ? bp_json_number(figures, REALS[1][1]) : NAN);
+                                 k == 1 ? scorer_error_of(figures)
+                                        : bp_json_number(figures, REALS[k][1]),
+                                 k < 2 ? error : NAN);
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
@@ -438,6 +435,7 @@ void score_page_write(const scorer *self, const bp_score_table *table)
     (void)json_object_set_new(page, "candidates",
                               choices_of(json_object_get(self->summary, "candidates")));
     (void)json_object_set_new(page, "states", states);
+    (void)json_object_set_new(page, "cluster", scorer_page_cluster(self));
     (void)json_object_set_new(page, "known",
                               known_of(json_object_get(self->summary, "training_text")));
     if (spelling)

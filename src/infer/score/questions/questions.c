@@ -436,7 +436,7 @@ static bp_err check_keys(const bp_config *config)
         "score.mix_scale",   "score.neighbours",   "score.convention", "score.stride",
         "score.end",         "score.prefix_every", "score.cut",        "run.member",
         "task.stride",       "task.answer_tokens", "neighbours.k",     "neighbours.temperature",
-        "neighbours.weight", "score.boundaries",   "score.entropy"};
+        "neighbours.weight", "score.boundaries",   "score.entropy",    "score.cluster"};
 
     for (size_t k = 0; k < sizeof OTHERS / sizeof OTHERS[0]; k++)
         if (bp_config_departs(config, OTHERS[k]))

@@ -3,6 +3,7 @@
 
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "statistics/clusters.h"
 
 #include <math.h>
 #include <string.h>
@@ -71,9 +72,9 @@ static int64_t group_of(const grouping *split, int64_t file, int64_t document)
     return split->by_file ? file : 0;
 }
 
-/* Documents sorted by group, in corpus order within one. `at` has each group's begin, and is
- * overwritten. */
-static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
+/* Documents sorted by group, in corpus order within one, with their numbers. `at` has each group's
+ * begin, and is overwritten. */
+static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws, int64_t *numbers)
 {
     const bp_score_plan *plan = split->table->plan;
 
@@ -81,24 +82,58 @@ static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
         for (int64_t d = plan->first_document[file]; d < plan->first_document[file + 1]; d++) {
             int64_t group = group_of(split, file, d);
 
-            if (group >= 0)
-                draws[at[group]++] = (bp_score_draw){.nll = bp_fixed_real(split->table->nll[d]),
-                                                     .tokens = (double)split->table->tokens[d]};
+            if (group < 0)
+                continue;
+            numbers[at[group]] = d;
+            draws[at[group]++] = (bp_score_draw){.nll = bp_fixed_real(split->table->nll[d]),
+                                                 .tokens = (double)split->table->tokens[d]};
         }
     }
 }
 
+#define OVER_DOCUMENTS "perplexity_stderr_documents"
+#define OVER_CLUSTERS  "perplexity_stderr_clusters"
+
+/* A draw of each cluster in place of those of its documents. Returns how many there are. */
+static int64_t merge_clusters(bp_score_draw *draws, const int64_t *cluster, const int64_t *numbers,
+                              int64_t documents)
+{
+    int64_t *local = bp_alloc("score.summary", documents, sizeof *local);
+    int64_t clusters = bp_clusters_of(local, cluster, numbers, documents), seen = 0;
+
+    for (int64_t d = 0; d < documents;
+         d++) { /* numbers ascend from first to first: local[d] <= d */
+        if (local[d] == seen) {
+            draws[seen++] = draws[d];
+        } else {
+            draws[local[d]].nll += draws[d].nll;
+            draws[local[d]].tokens += draws[d].tokens;
+        }
+    }
+    bp_free(local);
+    return clusters;
+}
+
 /* The bootstrap of one group, or that of all documents if the group has all of them. */
 static bp_err deviation_of(double *out, const grouping *split, const bp_score_draw *draws,
-                           int64_t documents)
+                           int64_t count, int64_t documents)
 {
-    const json_t *known = json_object_get(split->whole, "perplexity_stderr_documents");
+    const json_t *known =
+        json_object_get(split->whole, split->table->clusters ? OVER_CLUSTERS : OVER_DOCUMENTS);
 
     if (known && documents == split->table->plan->documents) {
         *out = json_is_real(known) ? json_real_value(known) : NAN;
         return BP_OK;
     }
-    return bp_score_bootstrap(out, draws, documents, split->table->seed, split->table->helpers);
+    return bp_score_bootstrap(out, draws, count, split->table->seed, split->table->helpers);
+}
+
+/* In place of the error over documents, which is too small. */
+static void put_clusters(json_t *figures, int64_t clusters)
+{
+    (void)json_object_set(figures, OVER_CLUSTERS, json_object_get(figures, OVER_DOCUMENTS));
+    (void)json_object_del(figures, OVER_DOCUMENTS);
+    (void)json_object_set_new(figures, "clusters", json_integer((json_int_t)clusters));
 }
 
 /* figures[g] of every group; new references, after an error too. */
@@ -107,22 +142,29 @@ static bp_err figure_groups(const grouping *split, json_t **figures)
     int64_t groups = split->groups, first = 0;
     int64_t *at = bp_alloc("score.summary", groups, sizeof(*at));
     bp_score_draw *draws = bp_alloc("score.summary", split->table->plan->documents, sizeof(*draws));
+    int64_t *numbers = bp_alloc("score.summary", split->table->plan->documents, sizeof(*numbers));
+    const int64_t *cluster = split->table->clusters;
     bp_err err = BP_OK;
 
     for (int64_t g = 1; g < groups; g++)
         at[g] = at[g - 1] + split->of[g - 1].sums.documents;
-    list_draws(split, at, draws);
+    list_draws(split, at, draws, numbers);
     for (int64_t g = 0; err == BP_OK && g < groups; g++) {
         const bp_score_sums *sums = &split->of[g].sums;
+        int64_t n = sums->documents,
+                count = cluster ? merge_clusters(draws + first, cluster, numbers + first, n) : n;
         double deviation = NAN;
 
-        err = deviation_of(&deviation, split, draws + first, sums->documents);
-        first += sums->documents;
+        err = deviation_of(&deviation, split, draws + first, count, n);
+        first += n;
         figures[g] = bp_score_figures(sums, deviation);
+        if (cluster)
+            put_clusters(figures[g], count);
         if (err == BP_OK)
             err = bp_token_statistics_figure(figures[g], split->table->statistics,
                                              split->of[g].statistics, sums->tokens, !split->whole);
     }
+    bp_free(numbers);
     bp_free(draws);
     bp_free(at);
     return err;

@@ -36,8 +36,9 @@ typedef struct bp_score_table {
     bp_score_group *files; /* [files]: the documents of each */
     bp_score_column *columns;
     int64_t column_count;
-    uint64_t seed;        /* of the bootstrap; set by the caller, like the next */
-    bp_requests *helpers; /* of bp_score_bootstrap; NULL if there are none */
+    uint64_t seed;           /* of the bootstrap; set by the caller, like the next two */
+    const int64_t *clusters; /* [documents] that are drawn together, borrowed; NULL: none are */
+    bp_requests *helpers;    /* of bp_score_bootstrap; NULL if there are none */
 } bp_score_table;
 
 /** Add a part's sums of a document: the fields of `more` that do not describe its text, and

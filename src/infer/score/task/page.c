@@ -252,6 +252,7 @@ void task_page_write(const task_scoring *task)
     bp_err err = BP_OK;
 
     (void)json_object_set_new(page, "title", score_page_title(model));
+    (void)json_object_set_new(page, "cluster", scorer_page_cluster(self));
     if (has_classes(task)) {
         add_classes(page, task, results);
         err = add_mistakes(page, task);
@@ -259,8 +260,8 @@ void task_page_write(const task_scoring *task)
     if (has_classes(task) && err == BP_OK) {
         const bp_calibration sums = calibration_of(task);
 
-        err = score_page_add_reliability(page, &sums,
-                                         bp_task_kind_of(&task->self->info.task)->whole_text);
+        err = score_page_add_reliability(
+            page, &sums, bp_task_kind_of(&self->info.task)->whole_text && !self->clusters);
     }
     bp_work_write_page(self->job, "task", page, err);
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "io/corpus/corpus_writer.h"
 #include "models/network/weights.h"
+#include "statistics/clusters.h"
 #include "statistics/task_metrics.h"
 
 #include <inttypes.h>
@@ -169,10 +170,36 @@ static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
     return rows;
 }
 
-static bp_err estimate_classes(const task_scoring *task, json_t **out, const int32_t *predicted,
-                               uint64_t seed)
+bp_err task_estimate(json_t **out, const task_scoring *task, const bp_metric *metric,
+                     const void *answers, const int64_t *documents, int64_t count)
 {
+    const int64_t *clusters = task->self->clusters;
+    int64_t *cluster = clusters ? bp_alloc("score.task", count, sizeof *cluster) : NULL;
     bp_figure figures[BP_METRIC_FIGURES];
+    bp_err err;
+
+    for (int64_t k = 0; k < count && clusters; k++)
+        cluster[k] = clusters[documents[k]];
+    err = bp_metric_estimate_clusters(figures, metric, answers, count, cluster,
+                                      (uint64_t)bp_run_keys_of(task->self->config)->seed);
+    if (err == BP_OK)
+        *out = bp_metric_json(metric, figures);
+    if (err == BP_OK && clusters)
+        (void)json_object_set_new(
+            *out, "clusters", json_integer((json_int_t)bp_clusters_of(NULL, cluster, NULL, count)));
+    bp_free(cluster);
+    return err;
+}
+
+/* The number of used document d among all documents. */
+static int64_t number_of(const task_scoring *task, int64_t d)
+{
+    return bp_document_table_document(task->documents.table, task->documents.number[d]);
+}
+
+static bp_err estimate_classes(const task_scoring *task, json_t **out, const int32_t *predicted)
+{
+    int64_t *numbers = bp_alloc("score.task", task->documents.count, sizeof *numbers);
     int32_t *label = bp_alloc("score.task", 2 * task->documents.count, sizeof *label),
             *said = label + task->documents.count;
     bp_class_answers answers = {0, task->outcomes, label, said};
@@ -180,22 +207,21 @@ static bp_err estimate_classes(const task_scoring *task, json_t **out, const int
 
     for (int64_t d = 0; d < task->documents.count; d++)
         if (task_has_label(task, d)) {
+            numbers[answers.documents] = number_of(task, d);
             label[answers.documents] = task->documents.row[d].label;
             said[answers.documents++] = predicted[d];
         }
-    err = bp_metric_estimate(figures, &bp_metric_classes, &answers, answers.documents, seed);
-    if (err == BP_OK)
-        *out = bp_metric_json(&bp_metric_classes, figures);
+    err = task_estimate(out, task, &bp_metric_classes, &answers, numbers, answers.documents);
     bp_free(label);
+    bp_free(numbers);
     return err;
 }
 
 /* Entities of each document; without names of entities (parts of speech) only the accuracy. */
-static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_t *predicted,
-                            uint64_t seed)
+static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_t *predicted)
 {
     static const char *const OF_ENTITIES[] = {"precision", "recall", "f1"};
-    bp_figure figures[BP_METRIC_FIGURES];
+    int64_t *numbers = bp_alloc("score.task", task->documents.count, sizeof *numbers);
     const char **tags = bp_alloc("score.task", 2 * task->documents.rows, sizeof *tags),
                **said = tags + task->documents.rows;
     bp_entity_counts *counts = bp_alloc("score.task", task->documents.count, sizeof *counts);
@@ -210,17 +236,18 @@ static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_
                 tags[first + words] = task->documents.names[task->documents.row[r].label];
                 said[first + words++] = task->documents.names[predicted[r]];
             }
-        if (words > 0 || first == task->documents.first_row[d + 1])
-            counts[answers.documents++] = bp_entities_compare(tags + first, said + first, words);
+        if (words == 0 && first < task->documents.first_row[d + 1])
+            continue;
+        numbers[answers.documents] = number_of(task, d);
+        counts[answers.documents++] = bp_entities_compare(tags + first, said + first, words);
     }
-    err = bp_metric_estimate(figures, &bp_metric_tags, &answers, answers.documents, seed);
-    if (err == BP_OK)
-        *out = bp_metric_json(&bp_metric_tags, figures);
+    err = task_estimate(out, task, &bp_metric_tags, &answers, numbers, answers.documents);
     for (size_t k = 0; k < 3 && err == BP_OK; k++)
         if (!bp_tags_have_entities(task->documents.names, task->outcomes))
             (void)json_object_del(*out, OF_ENTITIES[k]);
     bp_free(counts);
     bp_free(tags);
+    bp_free(numbers);
     return err;
 }
 
@@ -233,7 +260,7 @@ void task_put_means(json_t *results, const double sums[TASK_MORE], int64_t count
 }
 
 /* "task" of the summary, with the means of an ensemble's statistics. */
-static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t seed)
+static bp_err measure_classes(const task_scoring *task, json_t **out)
 {
     const json_t *labels =
         json_object_get(json_object_get(task->documents.state, "model"), "labels");
@@ -252,8 +279,8 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
         *out = json_object();
         err = BP_OK;
     } else {
-        err = task->kind->at_words ? estimate_tags(task, out, predicted, seed)
-                                   : estimate_classes(task, out, predicted, seed);
+        err = task->kind->at_words ? estimate_tags(task, out, predicted)
+                                   : estimate_classes(task, out, predicted);
     }
     if (err == BP_OK) {
         if (task_has_figures(task))
@@ -267,9 +294,9 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
     return err;
 }
 
-static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t seed)
+static bp_err measure_values(const task_scoring *task, json_t **out)
 {
-    bp_figure figures[BP_METRIC_FIGURES];
+    int64_t *numbers = bp_alloc("score.task", task->documents.count, sizeof *numbers);
     double *label = bp_alloc("score.task", task->documents.count, sizeof *label),
            *predicted = bp_alloc("score.task", task->documents.count, sizeof *predicted);
     int64_t count = 0;
@@ -281,19 +308,20 @@ static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t se
         variance += (double)task->table[(d + 1) * task->width - 1];
         if (!task_has_label(task, d))
             continue;
+        numbers[count] = number_of(task, d);
         label[count] = (double)task->documents.row[d].value;
         predicted[count++] = (double)task->table[d * task->width];
     }
     bp_real_answers_init(&answers, label, predicted, count);
     if (task_has_figures(task))
-        err = bp_metric_estimate(figures, &bp_metric_regression, &answers, count, seed);
-    if (err == BP_OK)
-        *out =
-            task_has_figures(task) ? bp_metric_json(&bp_metric_regression, figures) : json_object();
+        err = task_estimate(out, task, &bp_metric_regression, &answers, numbers, count);
+    else
+        *out = json_object();
     if (err == BP_OK && task->width > task->outcomes)
         (void)json_object_set_new(*out, "variance",
                                   bp_json_real(variance / (double)task->documents.count));
     bp_real_answers_clear(&answers);
+    bp_free(numbers);
     bp_free(label);
     bp_free(predicted);
     return err;
@@ -324,12 +352,11 @@ static void count_unlabelled(task_scoring *task)
 static bp_err summarise(task_scoring *task)
 {
     scorer *self = task->self;
-    uint64_t seed = (uint64_t)bp_run_keys_of(self->config)->seed;
     char *path = bp_path_join(self->folder, "summary.json");
     json_t *results = NULL;
-    bp_err err = task->kind->is_value         ? measure_values(task, &results, seed)
-                 : task->kind->over_positions ? task_measure_spans(task, &results, seed)
-                                              : measure_classes(task, &results, seed);
+    bp_err err = task->kind->is_value         ? measure_values(task, &results)
+                 : task->kind->over_positions ? task_measure_spans(task, &results)
+                                              : measure_classes(task, &results);
 
     if (err == BP_OK) {
         (void)json_object_set_new(results, "kind", bp_json_string(task->kind->name));
@@ -350,6 +377,11 @@ static bp_err summarise(task_scoring *task)
             (void)json_object_update_new(
                 self->summary, json_pack("{s:I, s:I}", "words", (json_int_t)task->documents.rows,
                                          "words_cut", (json_int_t)task->documents.words_cut));
+        if (json_object_get(results, "clusters")) { /* there are figures */
+            scorer_record_clusters(self, self->summary,
+                                   json_integer_value(json_object_get(results, "clusters")));
+            (void)json_object_del(results, "clusters");
+        }
         bp_weights_record(self->summary, self->config);
         add_likelihood(task, self->summary);
         err = bp_json_save(path, self->summary);

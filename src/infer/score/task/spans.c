@@ -196,9 +196,10 @@ static bp_line line_of(const question *one, size_t k)
     return (bp_line){text ? text : "", text ? strlen(text) : 0};
 }
 
-static bp_err estimate(const question *questions, int64_t count, uint64_t seed, json_t **out)
+static bp_err estimate(const task_scoring *task, const question *questions, int64_t count,
+                       json_t **out)
 {
-    bp_figure figures[BP_METRIC_FIGURES];
+    int64_t *numbers = bp_alloc("score.task", count, sizeof *numbers);
     size_t references = 1;
     bp_err err;
 
@@ -210,6 +211,7 @@ static bp_err estimate(const question *questions, int64_t count, uint64_t seed, 
     double *exact = bp_alloc("score.task", 2 * count, sizeof *exact), *f1 = exact + count;
     bp_span_answers answers = {count, exact, f1};
     for (int64_t k = 0; k < count; k++) {
+        numbers[k] = questions[k].document;
         lines[k] = (bp_line){questions[k].answer, strlen(questions[k].answer)};
         for (size_t r = 0; r < references; r++)
             lines[(int64_t)(r + 1) * count + k] = line_of(&questions[k], r);
@@ -221,18 +223,16 @@ static bp_err estimate(const question *questions, int64_t count, uint64_t seed, 
                                     .references = (int64_t)references,
                                     .hypothesis = lines,
                                     .reference = each});
-    err = bp_metric_estimate(figures, &bp_metric_spans, &answers, count, seed);
-    if (err == BP_OK)
-        *out = bp_metric_json(&bp_metric_spans, figures);
+    err = task_estimate(out, task, &bp_metric_spans, &answers, numbers, count);
     bp_free(exact);
     bp_free(each);
     bp_free(lines);
+    bp_free(numbers);
     return err;
 }
 
 /* Figures of questions whose answers are known. */
-static bp_err measure(task_scoring *task, const question *questions, int64_t count, uint64_t seed,
-                      json_t **out)
+static bp_err measure(task_scoring *task, const question *questions, int64_t count, json_t **out)
 {
     question *known = bp_alloc("score.task", count, sizeof *known);
     int64_t labelled = 0;
@@ -245,14 +245,14 @@ static bp_err measure(task_scoring *task, const question *questions, int64_t cou
     task->unlabelled = count - labelled;
     *out = NULL;
     if (task_has_figures(task))
-        err = estimate(known, labelled, seed, out);
+        err = estimate(task, known, labelled, out);
     else
         *out = json_object();
     bp_free(known);
     return err;
 }
 
-bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
+bp_err task_measure_spans(task_scoring *task, json_t **out)
 {
     question *questions = bp_alloc("score.task", task->documents.count, sizeof *questions);
     int64_t count;
@@ -262,7 +262,7 @@ bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
     if (err == BP_OK)
         err = write_answers(task, questions, count);
     if (err == BP_OK)
-        err = measure(task, questions, count, seed, out);
+        err = measure(task, questions, count, out);
     for (int64_t k = 0; k < count; k++) {
         for (int c = 0; c < TASK_MORE && task->width > TASK_SPAN_COLUMNS && err == BP_OK; c++)
             sums[c] += (double)questions[k].more[c];

@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "infer/score/sets.h"
 #include "infer/score/task/documents.h"
+#include "statistics/metric.h"
 
 /* Columns of a span's row, in place of the outcomes': log-probabilities of the best span and of no
  * answer, and the positions where that span begins and ends. */
@@ -71,6 +72,12 @@ void task_put_means(json_t *results, const double sums[TASK_MORE], int64_t count
 /** Write a CSV field, quoted if necessary. */
 void task_add_field(bp_buffer *out, const char *text);
 
+/** Figures, with intervals over the clusters of score.cluster if it is given, and their number
+ * ("clusters"). documents[count]: the document of each answer, among all documents. Errors:
+ * BP_ERR_SYSTEM memory. */
+bp_err task_estimate(json_t **out, const task_scoring *task, const bp_metric *metric,
+                     const void *answers, const int64_t *documents, int64_t count);
+
 /* page.c */
 /** Write index.html, after the summary exists. */
 void task_page_write(const task_scoring *task);
@@ -81,4 +88,4 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
                     float *out);
 /** Write figures (none for questions with unknown answers), predictions.csv and predictions.json.
  * Errors: those of writing and of reading the corpus. */
-bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed);
+bp_err task_measure_spans(task_scoring *task, json_t **out);

@@ -16,10 +16,10 @@
 /* Keys that have no meaning with it. */
 static bp_err check_keys(const bp_config *config)
 {
-    static const char *const OTHERS[] = {"score.candidates", "score.select", "score.tokens",
-                                         "score.states",     "score.mix",    "score.neighbours",
-                                         "score.convention", "score.stride", "score.end",
-                                         "score.boundaries", "score.entropy"};
+    static const char *const OTHERS[] = {"score.candidates", "score.select",  "score.tokens",
+                                         "score.states",     "score.mix",     "score.neighbours",
+                                         "score.convention", "score.stride",  "score.end",
+                                         "score.boundaries", "score.entropy", "score.cluster"};
 
     for (size_t k = 0; k < sizeof OTHERS / sizeof OTHERS[0]; k++)
         if (bp_config_departs(config, OTHERS[k]))

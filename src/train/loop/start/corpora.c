@@ -6,7 +6,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/clusters.h"
 #include "mesh/collective.h"
+#include "statistics/clusters.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -88,7 +90,8 @@ static bp_err open_streams(trainer *self)
     const char *valid = bp_corpus_keys_of(config)->valid;
     bp_stream_spec spec = {.bag = trainer_bags(config),
                            .seed = (uint64_t)bp_run_keys_of(config)->seed,
-                           .member = bp_corpus_keys_of(config)->member};
+                           .member = bp_corpus_keys_of(config)->member,
+                           .cluster = bp_corpus_keys_of(config)->cluster};
     double *weights = NULL;
     bp_err err = bp_corpus_open(&self->data.corpus, bp_corpus_keys_of(config)->train);
 
@@ -183,6 +186,20 @@ static bp_err find_valid(corpus_facts *facts, const training_data *data, const b
     return check_valid_corpus(facts, data, bp_corpus_keys_of(config)->valid);
 }
 
+void trainer_say_clusters(const trainer *self)
+{
+    const char *label = bp_corpus_keys_of(self->config)->cluster;
+    int64_t all, drawn = bp_stream_clusters(self->data.stream, &all);
+
+    if (all > 0)
+        bp_log("the bag has %lld of %lld clusters of documents, those with one value of the label "
+               "%s",
+               (long long)drawn, (long long)all, label);
+    else if (label)
+        BP_WARN("config.unused_key",
+                "corpus.cluster has no effect without corpus.resample=bag; leave it out");
+}
+
 /* Finds the facts of the corpora on the coordinator, and broadcasts them. */
 static bp_err find_facts(trainer *self)
 {
@@ -219,21 +236,33 @@ bp_err trainer_open_corpora(trainer *self)
     return err;
 }
 
-bp_err bp_trainer_check_bag(const bp_corpus *corpus)
+bp_err bp_trainer_check_bag(bp_corpus *corpus, const char *cluster)
 {
-    int64_t documents = bp_corpus_documents(corpus);
+    int64_t documents = bp_corpus_documents(corpus), draws = documents, *numbers = NULL;
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
+    bp_err err = cluster ? bp_corpus_clusters(&numbers, corpus, cluster, NULL, 0) : BP_OK;
 
+    if (err != BP_OK)
+        return err;
+    if (cluster)
+        draws = bp_clusters_of(NULL, numbers, NULL, documents);
+    bp_free(numbers);
     if (documents < 2)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
                        "a bag needs at least 2 documents to draw from, but there are %lld: at %s; "
                        "cut the corpus into documents, or train without bags",
                        (long long)documents, path);
-    if (documents < BAG_DOCUMENTS)
+    if (draws < 2)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
+                       "a bag needs at least 2 clusters to draw from, but all documents have one "
+                       "value of '%s': at %s; leave corpus.cluster out",
+                       cluster, path);
+    if (draws < BAG_DOCUMENTS)
         BP_WARN("ensemble.few_documents",
-                "bags are drawn from %lld documents: at %s; with fewer than %d they differ by "
+                "bags are drawn from %lld %s: at %s; with fewer than %d they differ by "
                 "chance more than by what they hold",
-                (long long)documents, path, BAG_DOCUMENTS);
+                (long long)draws, cluster ? "clusters of documents" : "documents", path,
+                BAG_DOCUMENTS);
     return BP_OK;
 }
 

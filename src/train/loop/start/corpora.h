@@ -28,6 +28,10 @@ static inline bool trainer_bags(const bp_config *config)
 {
     return strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
 }
-/** A bag needs at least 2 documents. Warns if there are few, since bags then vary little. Local.
- * Errors: BP_ERR_FORMAT. */
-bp_err bp_trainer_check_bag(const bp_corpus *corpus);
+/** Log how many clusters are in the bag; warn of a corpus.cluster that draws nothing. On the
+ * coordinator. */
+void trainer_say_clusters(const trainer *self);
+/** A bag needs at least 2 documents. Warns if there are few, or few clusters of the label `cluster`
+ * (NULL: none), since bags then vary little. Local. Errors: BP_ERR_FORMAT; those of
+ * bp_corpus_clusters. */
+bp_err bp_trainer_check_bag(bp_corpus *corpus, const char *cluster);
