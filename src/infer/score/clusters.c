@@ -76,7 +76,8 @@ void scorer_report_clusters(const scorer *self)
     if (self->method)
         return;
     if (!self->clusters) {
-        hint(self);
+        if (self->page) /* not of out-of-bag scores */
+            hint(self);
         return;
     }
     bp_log("intervals and standard errors are over clusters of documents, those with one value of "
