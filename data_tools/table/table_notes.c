@@ -1,8 +1,9 @@
-/* What models of a table have in common, and what not: texts under two names, and settings that
- * differ, which are said below the table. Called by table_scores.c. */
+/* Names of models, and what models of a table have in common, and what not: texts under two names,
+ * and settings that differ, which are said below the table. Called by table_scores.c. */
 #include "table_scores_priv.h"
 
 #include "base/buffer.h"
+#include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,6 +13,17 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+char *table_run_folder(const char *given, const char *part)
+{
+    size_t bytes = strlen(given), end = strlen(part);
+
+    while (bytes > 1 && given[bytes - 1] == '/')
+        bytes--;
+    if (bytes > end && strncmp(given + bytes - end, part, end) == 0)
+        bytes -= end;
+    return bp_sprintf("%.*s", (int)bytes, given);
+}
 
 const char *score_table_short_name(const score_table *table, int64_t model)
 {

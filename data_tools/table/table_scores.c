@@ -132,17 +132,6 @@ static bp_err add_cell(void *self, const score_group *group)
     return set_figures(cell, &r->draws);
 }
 
-char *table_run_folder(const char *given, const char *part)
-{
-    size_t bytes = strlen(given), end = strlen(part);
-
-    while (bytes > 1 && given[bytes - 1] == '/')
-        bytes--;
-    if (bytes > end && strncmp(given + bytes - end, part, end) == 0)
-        bytes -= end;
-    return bp_sprintf("%.*s", (int)bytes, given);
-}
-
 static bp_err add_model(score_table *table, const char *given, const char *clean)
 {
     const char *folder = named_folder(given);

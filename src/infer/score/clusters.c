@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/clusters.h"
-#include "infer/score/task/task_priv.h"
 #include "statistics/clusters.h"
 #include "statistics/inference.h"
 
@@ -39,27 +38,18 @@ json_t *scorer_page_cluster(const scorer *self)
                      json_object_get(self->summary, "clusters"));
 }
 
-/* The label that a task predicts; NULL if there is none. */
-static const char *predicted_label(const scorer *self)
-{
-    return bp_task_has_head(&self->info.task)
-               ? ((const task_scoring *)scorer_own(self, &score_task_set))->documents.column
-               : NULL;
-}
-
 /* Note a label whose values documents share, two or more each on average, and which is not one that
  * figures are given by (genres): documents of a value may depend on each other. */
 static void hint(const scorer *self)
 {
     bp_corpus_file *file = bp_corpus_file_at(self->corpus, 0);
     const bp_corpus_info *info = bp_corpus_file_info(file);
-    const char *predicted = predicted_label(self);
     bp_corpus_label label;
 
     for (int k = 0; k < info->labels && bp_corpus_file_label(file, k, &label) == BP_OK; k++) {
         if (scorer_shows_label(label.value_count, info->documents) ||
             2 * label.value_count > info->documents ||
-            (predicted && strcmp(label.name, predicted) == 0))
+            (self->predicted && strcmp(label.name, self->predicted) == 0))
             continue;
         bp_log("%" PRId64 " documents share %" PRId64 " values of '%s': if those of one value "
                "depend on each other (passages of a book), score.cluster=%s makes intervals that "
@@ -76,7 +66,8 @@ void scorer_report_clusters(const scorer *self)
     if (self->method)
         return;
     if (!self->clusters) {
-        hint(self);
+        if (self->page) /* not of out-of-bag scores */
+            hint(self);
         return;
     }
     bp_log("intervals and standard errors are over clusters of documents, those with one value of "

@@ -50,6 +50,7 @@ typedef struct scorer {
     char key[BP_SHA256_HEX]; /* names the work in part files */
     int64_t unscored;        /* text tokens, on the coordinator, at the end */
     bp_known_text known;     /* on the coordinator */
+    const char *predicted;   /* the label that a task predicts; NULL: none */
     int64_t *clusters;       /* [documents] of score.cluster, on the coordinator; NULL: none */
     json_t *summary;         /* on the coordinator, at the end */
     bool page;               /* leave one */

@@ -130,6 +130,12 @@ static void warn_of_prefix(const scorer *self)
                     : "there is no prefix");
 }
 
+/* Only documents out of a bag? */
+static bool selects(const scorer *self)
+{
+    return strcmp(bp_score_keys_of(self->config)->select, "all") != 0;
+}
+
 /* Warns about keys that have no meaning here. */
 static void warn_of_settings(const scorer *self)
 {
@@ -153,6 +159,10 @@ static void warn_of_settings(const scorer *self)
         BP_WARN("config.unused_key",
                 "score.%s has no effect on tables without score.tokens; set score.tokens=yes",
                 self->info.boundaries ? "boundaries" : "entropy");
+    if (bp_config_is_given(config, "corpus.cluster") && !selects(self) && !self->method)
+        BP_WARN("config.unused_key",
+                "corpus.cluster has no effect without score.select=out_of_bag: for intervals over "
+                "clusters set score.cluster");
     warn_of_prefix(self);
     if (bp_config_is_given(config, "score.cut") && self->rule.convention != BP_SCORE_PAIRS)
         BP_WARN("config.unused_key",
@@ -162,12 +172,6 @@ static void warn_of_settings(const scorer *self)
                 bp_score_masks(self->rule.convention)
                     ? "of a masked model only the text is scored"
                     : "neither corpus nor model names an end-of-document token");
-}
-
-/* Only documents out of a bag? */
-static bool selects(const scorer *self)
-{
-    return strcmp(bp_score_keys_of(self->config)->select, "all") != 0;
 }
 
 /* A corpus without an end-of-document token leaves it to the model. */

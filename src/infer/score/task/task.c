@@ -212,6 +212,7 @@ static bp_err open_set(scorer *self, void **own)
     task->kind = bp_task_kind_of(&self->info.task);
     task->outcomes = self->info.task.outcomes;
     err = bp_task_documents_open(&task->documents, &spec, self->mesh->world);
+    self->predicted = task->documents.column; /* the set's, as long as the scorer reports */
     task->width = task->results->width_of(task);
     task->units = units_of(task);
     return err;
