@@ -118,13 +118,13 @@ bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, co
 
 /** Take the roles from a folder's files, if there are any: bos from tokenizer_config.json
  * ("bos_token", else that of special_tokens_map.json), then the post-processor's template, then
- * config.json and generation_config.json ("bos_token_id"); eod from tokenizer_config.json ("eos_token"), config.json and
- * generation_config.json ("eos_token_id", a number or a list); pad, cls, sep and mask from
- * tokenizer_config.json, if the tokenizer has none. "add_bos_token" says whether bos is put before
- * texts; else the template does. An id of config.json or generation_config.json counts if it is a
- * special token. Files that cannot be read as JSON, and values of other types, are ignored
- * (bp_tokenizer_unread).
- * bp_tokenizer_load does it with the file's own folder. */
+ * config.json and generation_config.json ("bos_token_id"); eod from tokenizer_config.json
+ * ("eos_token"), config.json and generation_config.json ("eos_token_id", a number or a list); pad,
+ * cls, sep and mask from tokenizer_config.json, if the tokenizer has none. "add_bos_token" says
+ * whether bos is put before texts; else the template does. An id of config.json or
+ * generation_config.json counts if it is a special token. Files that cannot be read as JSON, and
+ * values of other types, are ignored (bp_tokenizer_unread). bp_tokenizer_load does it with the
+ * file's own folder. */
 void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
 /** The same by a tokenizer_config.json only. */
 void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
