@@ -153,8 +153,7 @@ void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
     static const char *const what[BP_DISAGREEMENTS] = {"begins", "ends"};
 
     if (bp_tokenizer_unread(tokenizer))
-        BP_WARN("tokenizer.roles_unread",
-                "%s is not a JSON object, and says nothing of special tokens: at %s; mend it",
+        BP_WARN("tokenizer.roles_unread", "%s, and says nothing of special tokens: at %s; mend it",
                 bp_tokenizer_unread(tokenizer), where);
     for (int k = 0; k < BP_DISAGREEMENTS; k++)
         if (bp_tokenizer_disagreement(tokenizer, k))

@@ -53,6 +53,11 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool text
                            "a line %s: at %s, line %" PRId64 "; convert the file",
                            valid ? "has U+0000, which only texts may have" : "is not valid UTF-8",
                            file->path, file->count + 1);
+        if (!texts && memchr(at, '\r', length))
+            return BP_FAIL(BP_ERR_FORMAT, "metrics.carriage_return",
+                           "a line has a carriage return, which ends lines only before a newline: "
+                           "at %s, line %" PRId64 "; convert the file",
+                           file->path, file->count + 1);
         file->lines[file->count++] = (bp_line){at, length};
         at = stop + 1;
     }

@@ -190,6 +190,14 @@ class Prefix(JobTest):
         (begin,) = said(self.model("lacking", True, {}, tokenizer_config={"bos_token": "<nowhere>"}))
         self.assert_words([begin], ["tokenizer_config.json says <nowhere>, which is not a token", f"template of tokenizer.json says {GO}"], begin)
         self.assertEqual(self.roles("lacking"), (-1, GO, GO, None))
+        (begin,) = said(self.model("written", True, {}, generation_config={"bos_token_id": STOP}))
+        self.assert_words([begin], [f"template of tokenizer.json says {GO}", f"generation_config.json says {STOP}"], begin)
+        self.assertEqual(self.roles("written"), (-1, GO, GO, None))
+        for name, ids, files in (("eos_token_id of config.json", {"eos_token_id": str(STOP)}, {}),
+                                 ("bos_token_id of config.json", {"bos_token_id": float(GO)}, {}),
+                                 ("eos_token_id of generation_config.json", {}, {"generation_config": {"eos_token_id": [STOP, None, "x"]}}),
+                                 ("bos_token of tokenizer_config.json", {}, {"tokenizer_config": {"bos_token": GO}})):
+            self.assertIn(f"{name} is not a token, and says nothing of special tokens", self.model("typed by " + name, True, ids, **files).err)
         self.write("apart/tokenizer_config.json", '{"bos_token": ')
         line = self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("apart/tokenizer.json"), "--format", "lines", "--out",
                           self.at("unread.h5"), self.at("valid.txt")]).err

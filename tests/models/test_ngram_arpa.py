@@ -50,6 +50,7 @@ BAD = {
     "back-off": (SOUND.replace("-0.25\ta b a", "-0.25\ta b a\t-1"), "[arpa.wrong_line]", "line 21"),
     "large weight": (SOUND.replace("a b\t-0.7", "a b\t100"), "[arpa.wrong_line]", "line 16"),
     "above one": (SOUND.replace("-0.5\tb\t-0.2", "-0.5\tb\t1"), "[arpa.above_one]"),
+    "zero byte": (SOUND.replace("-0.4\ta", "-0.4\ta\0c"), "[arpa.wrong_line]", "line 11"),
     "word": (SOUND.replace("b b", "b c"), "[arpa.wrong_line]", "line 17"),
     "end": (SOUND + "more\n", "[arpa.wrong_line]", "line 24"),
 }

@@ -118,6 +118,7 @@ class Vectors(FolderTest):
                  (text.replace("word9 ", "word9 x"), "vectors.no_number"), (text.replace(".", ","), "vectors.no_number"),
                  (text.replace("word9 ", "word9 0x1"), "vectors.no_number"), (text.replace("word0 ", "word0 \u2212"), "vectors.no_number"),
                  (text.replace("word9 ", "word9 inf "), "vectors.not_finite"), (binary.replace(b"word7 ", b"w\xff7 "), "vectors.not_utf8"),
+                 (text.replace("word9 ", "word9\0x "), "vectors.not_utf8"), (binary.replace(b"word7 ", b"w\0rd7 "), "vectors.not_utf8"),
                  (text.replace("word4 ", "<|endoftext|> "), "vectors.reserved_word")]
         for number, (content, name) in enumerate(cases):
             with self.subTest(name, number=number):

@@ -172,6 +172,29 @@ static void damage_is_reported(void **state)
     bp_free(text);
 }
 
+static void other_codings_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *message;
+        size_t bytes;
+    } cases[] = {{"BZh91AY&SYx", "bzip2 ... a.gz ... [text.other_coding]", 11},
+                 {"BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0", "bzip2", 14},
+                 {"\xfd\x37zXZ\0\0", "compressed with xz", 7},
+                 {"\xff\xfet\0", "UTF-16 ... iconv -f utf-16", 4},
+                 {"\xfe\xff\0t", "UTF-16", 4}};
+    bp_text_source *source;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const char *path = bp_test_write("a.gz", cases[k].text, cases[k].bytes);
+
+        bp_test_expect(bp_text_source_open(&source, path), BP_ERR_FORMAT);
+        bp_test_message_has(cases[k].message);
+    }
+    check_reads(bp_test_write("a", "BZh9 is text", 12), "BZh9 is text", 12);
+    check_reads(bp_test_write("a", "\xfd\x37zX", 4), "\xfd\x37zX", 4);
+}
+
 /* 2^28: more memory than a reader should be made to take. */
 static void large_zstd_window_is_refused(void **state)
 {
@@ -252,6 +275,7 @@ int main(void)
         cmocka_unit_test(parts_that_follow_each_other_are_one_text),
         cmocka_unit_test(empty_and_short_files_are_plain),
         cmocka_unit_test(damage_is_reported),
+        cmocka_unit_test(other_codings_are_refused),
         cmocka_unit_test(large_zstd_window_is_refused),
         cmocka_unit_test(a_bomb_is_refused),
         cmocka_unit_test(missing_files_and_folders_are_reported),

@@ -157,6 +157,8 @@ static void words_have_tags(void **state)
     } cases[] = {{"a\tO\n\nb\n", "'b' is not ... at ... w.conll, line 3 ... [conll.no_tag]"},
                  {"a\tO\n\tB\n", "line 2 ... [conll.no_tag]"},
                  {"a\t\xff\n", "line 1 ... [tsv.bad_field]"},
+                 {"a\tO\rb\tO\r", "'a\\x09O\\x0Db ... line 1 ... [conll.carriage_return]"},
+                 {"a\tO\r\r\n", "line 1 ... [conll.carriage_return]"},
                  {"# text = du vin\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\tde\tADP\t_\t_"
                   "\t3\tcase\t_\t_\n",
                   "CoNLL-U ... w.conll, line 2 ... cut -f2,4 [conll.universal]"}};

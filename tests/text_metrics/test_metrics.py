@@ -321,6 +321,8 @@ class Metrics(FolderTest):
         self.refused(65, "[metrics.bad_number]", "regression", "1\n2x\n", "1\n2\n")
         self.refused(65, "[metrics.other_tokens]", "tags", "a B-X\n\n", "a B-X\nb O\n")
         self.refused(65, "[metrics.other_tokens]", "tags", "a B-X\n", "b B-X\n")
+        for kind, text in (("tags", "a B-X\rb O\r"), ("classes", "a\rb\r"), ("regression", "1\r2\r")):
+            self.refused(65, "[metrics.carriage_return]", kind, text, text)
         self.refused(65, "[metrics.no_entities]", "tags", "a NN\n", "a VB\n")
         self.refused(64, "[metrics.unknown_kind]", "blue", "a\n", "a\n")
         self.refused(64, "[metrics.unknown_words]", "bleu", "a\n", "a\n", "--words", "ja")

@@ -167,6 +167,8 @@ static bp_err find_word(arpa_reader *self, int order, const char *word, size_t b
         word = BP_WORD_UNKNOWN;
         entry = bp_strmap_find(&self->words, word, bytes);
     }
+    if (memchr(word, 0, bytes))
+        return fail(self, "a word has a zero byte");
     if (!entry && order == 1 && !self->tokenizer)
         return bp_strmap_add(&self->words, word, bytes, 0, id);
     if (entry) {

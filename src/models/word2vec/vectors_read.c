@@ -173,6 +173,10 @@ static bp_err find_word(reader *self, const char *word, size_t bytes, int64_t ro
     bool known = entry != NULL;
 
     *id = known ? entry - self->words.entries : row;
+    if (memchr(word, 0, bytes))
+        return BP_FAIL(BP_ERR_FORMAT, "vectors.not_utf8",
+                       "a word has a zero byte: at %s, vector %" PRId64 "; convert the file",
+                       self->path, row + 1);
     if (!self->tokenizer && !known)
         return bp_strmap_add(&self->words, word, bytes, 0, id);
     if (!known || *id >= self->V) /* <s> of the list of words is not a token */

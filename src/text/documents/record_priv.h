@@ -53,7 +53,7 @@ bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes);
 
 /** A word and its tag, the first and the last field of a line; the word goes to the end of
  * `joined`, after a space if it is not the first. Errors: BP_ERR_FORMAT a single field (without
- * no_tags); the tag is not UTF-8, has a zero byte or is too long. */
+ * no_tags), a carriage return; the tag is not UTF-8, has a zero byte or is too long. */
 bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes);
 
 /** Two texts one after the other. Errors: BP_ERR_FORMAT one of them is empty or white space. */

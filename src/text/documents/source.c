@@ -20,7 +20,7 @@
 #define RATIO_LIMIT       1000                 /* bytes of text per byte of the file ... */
 #define FREE_BYTES        ((int64_t)256 << 20) /* ... beyond these */
 #define COMPRESS          "compress it again"
-#define MAGIC_BYTES       4 /* distinguish gzip and zstd from text */
+#define MAGIC_BYTES       10 /* distinguish gzip, zstd and what is refused from text */
 
 #define LOOK_MILLISECONDS 200 /* between checks for a signal */
 
@@ -137,6 +137,27 @@ static coding coding_of(const unsigned char *start, size_t bytes)
     return PLAIN;
 }
 
+/* Files that are no text in UTF-8, though their bytes could be kept as such. */
+static bp_err refuse_other(const bp_text_source *source)
+{
+    static const struct {
+        size_t at, bytes;
+        const char *start, *what, *remedy;
+    } others[] = {{4, 6, "1AY&SY", "compressed with bzip2", "decompress it"},
+                  {4, 6, "\x17\x72\x45\x38\x50\x90", "compressed with bzip2", "decompress it"},
+                  {0, 6, "\xfd\x37zXZ", "compressed with xz", "decompress it"},
+                  {0, 2, "\xff\xfe", "in UTF-16", "convert it to UTF-8 (iconv -f utf-16)"},
+                  {0, 2, "\xfe\xff", "in UTF-16", "convert it to UTF-8 (iconv -f utf-16)"}};
+
+    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+        if (source->input_end >= others[k].at + others[k].bytes &&
+            (others[k].at == 0 || memcmp(source->input, "BZh", 3) == 0) &&
+            memcmp(source->input + others[k].at, others[k].start, others[k].bytes) == 0)
+            return BP_FAIL(BP_ERR_FORMAT, "text.other_coding", "the text is %s: at %s; %s",
+                           others[k].what, source->path, others[k].remedy);
+    return BP_OK;
+}
+
 /* A pipe may deliver its first bytes one at a time. */
 static bp_err start_decoder(bp_text_source *source)
 {
@@ -157,7 +178,7 @@ static bp_err start_decoder(bp_text_source *source)
         if (!source->zstd)
             return bp_fail_memory("the zstd decoder", 1, 0);
     }
-    return BP_OK;
+    return refuse_other(source);
 }
 
 /* A descriptor of standard input that can be closed. */

@@ -163,6 +163,10 @@ bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes)
     char *copy = NULL;
     bp_err err;
 
+    if (memchr(line, '\r', bytes))
+        return BP_FAIL(BP_ERR_FORMAT, "conll.carriage_return",
+                       "'%.*s' has a carriage return, which ends lines only before a newline",
+                       (int)(bytes < 80 ? bytes : 80), line);
     while (bytes > 0 && is_gap(line[bytes - 1]))
         bytes--;
     for (tag = bytes; tag > 0 && !is_gap(line[tag - 1]);)

@@ -56,6 +56,14 @@ static void say(const folder *self, const char *source, int64_t id)
     bp_buffer_printf(said, ")");
 }
 
+/* A value of a type that names no token: it says nothing. */
+static void keep_unread(const folder *self, int file, const char *key)
+{
+    if (self->tokenizer->unread)
+        return;
+    self->tokenizer->unread = bp_sprintf("%s of %s is not a token", key, NAMES[file]);
+}
+
 /* A token's name, or {"content": name}; null says that there is none. */
 static void read_name(statement *out, const folder *self, int file, const char *key)
 {
@@ -66,6 +74,8 @@ static void read_name(statement *out, const folder *self, int file, const char *
     if (json_is_object(value))
         value = json_object_get(value, "content");
     name = json_string_value(value);
+    if (value && !name && !json_is_null(value))
+        keep_unread(self, file, key);
     id = name ? bp_tokenizer_id(self->tokenizer, name, json_string_length(value)) : -1;
     if (name && id < 0) {
         out->lacks = true;
@@ -91,11 +101,14 @@ static statement by_name(const folder *self, const char *key)
     return out;
 }
 
-static void add_id(statement *out, const folder *self, int file, const json_t *value)
+static void add_id(statement *out, const folder *self, int file, const char *key,
+                   const json_t *value)
 {
     const bp_strmap *names = &self->tokenizer->names;
     int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
 
+    if (value && !json_is_integer(value) && !json_is_null(value))
+        keep_unread(self, file, key);
     if (id < 0 || id >= names->count || names->entries[id].value == 0)
         return;
     out->speaks = true;
@@ -110,8 +123,9 @@ static statement by_id(const folder *self, int file, const char *key)
     statement out = {0};
     size_t k;
 
-    add_id(&out, self, file, value);
-    json_array_foreach(value, k, one) add_id(&out, self, file, one);
+    if (!json_is_array(value))
+        add_id(&out, self, file, key, value);
+    json_array_foreach(value, k, one) add_id(&out, self, file, key, one);
     return out;
 }
 
@@ -134,7 +148,7 @@ static void take_bos(folder *self)
     bp_tokenizer *tokenizer = self->tokenizer;
     const json_t *adds = json_object_get(self->files[TOKENIZER_CONFIG], "add_bos_token");
     int64_t before = bp_tokenizer_template_bos(tokenizer);
-    statement sources[3] = {by_name(self, "bos_token")};
+    statement sources[4] = {by_name(self, "bos_token")};
     const statement *first = NULL;
     bool differ = sources[0].lacks;
 
@@ -144,7 +158,8 @@ static void take_bos(folder *self)
         say(self, "the template of tokenizer.json", before);
     }
     sources[2] = by_id(self, CONFIG, "bos_token_id");
-    for (int k = 0; k < 3; k++) {
+    sources[3] = by_id(self, GENERATION_CONFIG, "bos_token_id");
+    for (int k = 0; k < 4; k++) {
         if (!sources[k].speaks)
             continue;
         first = first ? first : &sources[k];
@@ -230,13 +245,16 @@ void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
 {
     folder self = {.tokenizer = tokenizer};
 
+    bp_free(tokenizer->unread);
     tokenizer->unread = NULL;
     for (int k = 0; k < FILES; k++) {
         char *file = bp_path_join(path, NAMES[k]);
 
         self.files[k] = open_file(file);
-        if (!self.files[k] && bp_path_exists(file))
-            tokenizer->unread = NAMES[k];
+        if (!self.files[k] && bp_path_exists(file)) {
+            bp_free(tokenizer->unread);
+            tokenizer->unread = bp_sprintf("%s is not a JSON object", NAMES[k]);
+        }
         bp_free(file);
     }
     take_all(&self);

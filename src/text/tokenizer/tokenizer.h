@@ -118,12 +118,13 @@ bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, co
 
 /** Take the roles from a folder's files, if there are any: bos from tokenizer_config.json
  * ("bos_token", else that of special_tokens_map.json), then the post-processor's template, then
- * config.json ("bos_token_id"); eod from tokenizer_config.json ("eos_token"), config.json and
- * generation_config.json ("eos_token_id", a number or a list); pad, cls, sep and mask from
- * tokenizer_config.json, if the tokenizer has none. "add_bos_token" says whether bos is put before
- * texts; else the template does. An id of config.json or generation_config.json counts if it is a
- * special token. Files that cannot be read as JSON are ignored (bp_tokenizer_unread).
- * bp_tokenizer_load does it with the file's own folder. */
+ * config.json and generation_config.json ("bos_token_id"); eod from tokenizer_config.json
+ * ("eos_token"), config.json and generation_config.json ("eos_token_id", a number or a list); pad,
+ * cls, sep and mask from tokenizer_config.json, if the tokenizer has none. "add_bos_token" says
+ * whether bos is put before texts; else the template does. An id of config.json or
+ * generation_config.json counts if it is a special token. Files that cannot be read as JSON, and
+ * values of other types, are ignored (bp_tokenizer_unread). bp_tokenizer_load does it with the
+ * file's own folder. */
 void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
 /** The same by a tokenizer_config.json only. */
 void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
@@ -131,7 +132,8 @@ void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
 /** The disagreement of those files on bos (k 0) or eod (k 1), for a warning; NULL if they agree.
  * Borrowed. */
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
-/** A file of that folder which is not a JSON object, and is ignored; NULL if there is none. */
+/** What is ignored in that folder, for a warning: a file that is not a JSON object, a value that
+ * names no token; NULL if there is none. Borrowed. */
 const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer);
 /** Put them into a checkpoint's state as "roles", and the tokens that end a text as "end_ids" where
  * there are others than the end of a document (ends NULL: none is known). */

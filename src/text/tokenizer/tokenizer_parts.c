@@ -32,6 +32,7 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer)
     json_decref(t->added);
     for (int k = 0; k < BP_DISAGREEMENTS; k++)
         bp_free(t->disagreement[k]);
+    bp_free(t->unread);
     bp_free(t);
     *tokenizer = NULL;
 }

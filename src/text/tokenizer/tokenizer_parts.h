@@ -44,7 +44,7 @@ struct bp_tokenizer {
     int before_count; /* number of tokens that it puts there */
     bool has_end;     /* it puts one after it too */
     char *disagreement[BP_DISAGREEMENTS];
-    const char *unread; /* name of a file beside it that is not a JSON object; NULL: none is */
+    char *unread; /* what a file beside it has that names no token, for a warning; or NULL */
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
     bool truncates, pads;         /* its file asks for it: ignored */
