@@ -220,8 +220,11 @@ static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spe
         err = bp_stop_request_check(run->folder);
     if (err == BP_OK)
         err = bp_run_check_owner(run);
-    if (err == BP_OK && run->finished && spec->missing)
+    if (err == BP_OK && run->finished && spec->missing) {
         run->missing = spec->missing(spec->context);
+        if (!run->missing)
+            run->missing = run_missing_result(run->folder, *before);
+    }
     run->finished = run->finished && !run->missing;
     run->resumed = *before != NULL;
     run->steps_before = run_steps(*before, pairs);
@@ -242,6 +245,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     err = take_folder(run, config, spec, &before, &pairs);
     if (err == BP_OK)
         err = open_journals(run, spec);
+    run->missing = NULL; /* may be of `before` */
     if (err == BP_OK && !run->finished)
         warn_of_loss(run, before);
     if (err == BP_OK)

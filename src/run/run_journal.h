@@ -43,3 +43,6 @@ void run_start_opened(void);
 /** The digest of bp_run_note_request for this run folder. "" for another folder (of an ensemble
  * member), once a run folder was opened, or without a request. */
 const char *run_start_request(const char *run_dir);
+/** The first of the `results` of a finished run's record that no longer exists; NULL if all do.
+ * Borrowed from the record. */
+const char *run_missing_result(const char *run_dir, const json_t *record);

@@ -38,8 +38,9 @@ typedef struct bp_run_spec {
                        const char *now);
     const bp_run_identity *identities; /* ended by a NULL name; may be NULL */
     const bp_run_words *words;         /* words for one of them; NULL: messages use their names */
-    /* On the coordinator, for a finished run: returns a missing result, NULL if all are there. A
-     * missing result makes the run unfinished, so that the job makes it again. May be NULL. */
+    /* On the coordinator, for a finished run: returns a missing result, NULL if all are there; then
+     * those of bp_run_add_result are looked for. A missing result makes the run unfinished, so that
+     * the job makes it again. NULL: nothing is looked for. */
     const char *(*missing)(const void *context);
     const void *context;
     const json_t *extra;  /* on the coordinator: members added to run.json; may be NULL */

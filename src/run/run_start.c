@@ -140,19 +140,25 @@ void bp_run_note_request(const char *job, const bp_config *config)
     bp_buffer_clear(&text);
 }
 
-static bool is_whole(const char *run_dir, const json_t *record)
+const char *run_missing_result(const char *run_dir, const json_t *record)
 {
     const json_t *name, *results = json_object_get(record, "results");
-    bool whole = json_array_size(results) > 0;
     size_t k;
 
     json_array_foreach((json_t *)results, k, name)
     {
         const char *path = json_string_value(name);
 
-        whole = whole && path && bp_path_exists(bp_path_in(run_dir, path).text);
+        if (path && !bp_path_exists(bp_path_in(run_dir, path).text))
+            return path;
     }
-    return whole;
+    return NULL;
+}
+
+static bool is_whole(const char *run_dir, const json_t *record)
+{
+    return json_array_size(json_object_get(record, "results")) > 0 &&
+           !run_missing_result(run_dir, record);
 }
 
 bool bp_run_needs_no_input(MPI_Comm comm, const char *run_dir)

@@ -13,9 +13,12 @@ from every_job import WAYS, EveryJob, whole_result
 ALL, = bagpipe_test.take(all=False)
 SOME = {"train": ["index.html"], "finetune": ["task.json"], "score": ["score/tokens.h5", "score/index.html"], "task": ["score/predictions.csv"],
         "generate": ["generate/outputs.jsonl"], "ensemble": ["metrics.jsonl", "members/m01/oob/score/documents.h5", "index.html"],
-        "uncertainty": ["uncertainty/roc.csv", "uncertainty/scores/pair/score/tokens.h5"]}
+        "questions": ["score/samples_words.jsonl"],
+        "uncertainty": ["uncertainty/roc.csv", "uncertainty/sets.csv", "uncertainty/record.json", "uncertainty/plots/nll.gp",
+                        "uncertainty/scores/pair/score/tokens.h5"]}
 RESULTS = {"train": "metrics.jsonl", "finetune": "metrics.jsonl", "score": "score/tokens.h5", "task": "score/predictions.csv",
-           "generate": "generate/outputs.jsonl", "ensemble": "ensemble.json", "uncertainty": "uncertainty/roc.csv"}
+           "generate": "generate/outputs.jsonl", "ensemble": "ensemble.json", "questions": "score/questions.jsonl",
+           "uncertainty": "uncertainty/roc.csv"}
 LOST = ("metrics.jsonl", "events.jsonl", "log.txt")  # journals, but an ensemble's, which is put together from its members'
 
 

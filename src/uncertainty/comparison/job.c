@@ -184,6 +184,28 @@ static bp_err conclude(comparison_job *self)
     return err;
 }
 
+/* On the coordinator. */
+static void add_results(const comparison_job *self)
+{
+    static const char *const SUFFIXES[] = {"gp", "svg", "png"};
+    comparison_plot *plots = comparison_plots_list(&self->results);
+
+    for (size_t k = 0; k < count_files(); k++)
+        bp_run_add_result(self->run, bp_path_in("uncertainty", FILES[k]).text);
+    if (comparison_has_sets(&self->results))
+        bp_run_add_result(self->run, "uncertainty/sets.csv");
+    for (const comparison_plot *plot = plots; plot->name; plot++)
+        for (int s = 0; s < 3; s++) {
+            char *file = bp_sprintf("uncertainty/plots/%s.%s", plot->name, SUFFIXES[s]);
+
+            if (bp_path_exists(
+                    bp_path_in(self->results.folder, file + strlen("uncertainty/")).text))
+                bp_run_add_result(self->run, file);
+            bp_free(file);
+        }
+    comparison_plots_clear(&plots);
+}
+
 static bp_err run(comparison_job *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* except for scoring */
@@ -202,8 +224,8 @@ static bp_err run(comparison_job *self)
         err = comparison_job_compute(self);
     if (err == BP_OK)
         err = bp_agree(self->world, self->mesh->coordinates ? conclude(self) : BP_OK);
-    for (size_t k = 0; err == BP_OK && k < count_files(); k++)
-        bp_run_add_result(self->run, bp_path_in("uncertainty", FILES[k]).text);
+    if (err == BP_OK && self->mesh->coordinates)
+        add_results(self);
     (void)bp_heartbeat_phase(before);
     return err;
 }

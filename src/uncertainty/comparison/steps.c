@@ -8,6 +8,7 @@
 #include "base/process/clock.h"
 #include "data/corpus.h"
 #include "infer/score/score.h"
+#include "io/h5/h5.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
@@ -74,6 +75,25 @@ static bool is_scored(const comparison_job *self, int64_t m)
     json_decref(record);
     bp_free(path);
     return scored;
+}
+
+#define VERSION 1 /* of score-outcomes and score-tokens */
+
+/* Do the scores of a method, finished by an earlier start, have this column? On the coordinator. */
+static bool scores_have(const comparison_job *self, int64_t m, const char *column)
+{
+    bool classes = self->results.classes, has = false;
+    char *path =
+        bp_sprintf("%s/scores/%s/score/%s", self->results.folder,
+                   self->results.methods.items[m].name, classes ? "outcomes.h5" : "tokens.h5");
+    bp_h5 *file = NULL;
+
+    if (bp_path_exists(path) &&
+        bp_h5_open_kind(&file, path, classes ? "score-outcomes" : "score-tokens", VERSION) == BP_OK)
+        has = bp_h5_has(file, column);
+    (void)bp_h5_close(&file); /* opened for reading only */
+    bp_free(path);
+    return has;
 }
 
 /* ---- costs, on the coordinator ---- */
@@ -144,8 +164,8 @@ static bp_err fit_sets(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
-/* The method's sets, from the record or fitted now. A finished or begun score run of an older
- * program has none: fit->predictions is 0. */
+/* The method's sets, from the record or fitted now, also for scores that have them while the record
+ * was lost. A finished or begun score run of an older program has none: fit->predictions is 0. */
 static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
                         const bp_ensemble_spec *spec, comparison_set_fit *fit)
 {
@@ -155,9 +175,9 @@ static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
     if (!comparison_job_wants_sets(self))
         return BP_OK;
     if (self->mesh->coordinates)
-        known = comparison_job_recall_sets(self, m, fit) ? 1
-                : comparison_has_score_run(self, m)      ? 2
-                                                         : 0;
+        known = comparison_job_recall_sets(self, m, fit)                                     ? 1
+                : comparison_has_score_run(self, m) && !scores_have(self, m, "set_size_lac") ? 2
+                                                                                             : 0;
     known = bp_all_max_int(known, self->world);
     if (known == 0)
         return fit_sets(self, m, config, spec, fit);
@@ -220,7 +240,8 @@ static bp_err choose_temperature(const comparison_job *self, int64_t m, double *
     if (self->mesh->coordinates && self->results.scaled) {
         json_t *entry = comparison_record_of(self, m);
 
-        if (!comparison_has_score_run(self, m)) {
+        if (!comparison_has_score_run(self, m) ||
+            (!json_object_get(entry, TEMPERS_SCORES) && scores_have(self, m, "tempered_logprob"))) {
             (void)json_object_set_new(entry, TEMPERS_SCORES, json_true());
             err = comparison_record_save(self);
         }

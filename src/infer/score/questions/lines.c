@@ -4,6 +4,7 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "infer/score/keys.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,13 +150,15 @@ static char *file_name_of(const char *task)
 }
 
 static bp_err write_samples(const question_results *r, const question_metrics *metrics,
-                            const char *folder, int64_t task)
+                            const bp_work_job *job, int64_t task)
 {
     char *name = file_name_of(r->set->name[task]);
     bp_draft draft;
-    bp_err err = open_draft(&draft, folder, name);
+    bp_err err = open_draft(&draft, job->folder, name);
     int64_t number_in_task = 0;
 
+    if (err == BP_OK)
+        bp_run_add_result(job->run, bp_path_in(job->work->name, name).text);
     bp_free(name);
     if (err != BP_OK)
         return err;
@@ -216,7 +219,7 @@ static json_t *results_of(const json_t *tasks, const char *model)
 }
 
 bp_err question_harness_write(const question_results *r, const question_metrics *metrics,
-                              const json_t *summary, const char *folder, const char *model)
+                              const json_t *summary, const bp_work_job *job)
 {
     const json_t *tasks = json_object_get(summary, "tasks");
     bp_draft draft;
@@ -224,10 +227,12 @@ bp_err question_harness_write(const question_results *r, const question_metrics 
 
     for (int64_t t = 0; err == BP_OK && t < r->set->names; t++)
         if (json_object_get(tasks, r->set->name[t]))
-            err = write_samples(r, metrics, folder, t);
+            err = write_samples(r, metrics, job, t);
     if (err == BP_OK)
-        err = open_draft(&draft, folder, "results.json");
+        err = open_draft(&draft, job->folder, "results.json");
     if (err != BP_OK)
         return err;
-    return bp_draft_end(&draft, bp_json_write_line(&draft, results_of(tasks, model)));
+    return bp_draft_end(
+        &draft,
+        bp_json_write_line(&draft, results_of(tasks, bp_score_keys_of(job->config)->model)));
 }

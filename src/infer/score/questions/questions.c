@@ -235,8 +235,7 @@ static bp_err save(questions *self, const question_results *results,
     bp_weights_record(self->summary, config);
     (void)json_object_update(self->summary, figures);
     if (err == BP_OK && strcmp(bp_score_keys_of(config)->questions_form, "lm-eval") == 0)
-        err = question_harness_write(results, metrics, self->summary, folder,
-                                     bp_score_keys_of(config)->model);
+        err = question_harness_write(results, metrics, self->summary, self->job);
     if (err == BP_OK)
         err = bp_json_save(path, self->summary);
     if (err == BP_OK)

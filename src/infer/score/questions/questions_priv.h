@@ -60,9 +60,10 @@ json_t *question_figures(const bp_question_set *set, const question_metrics *met
 /** questions.jsonl. Errors: those of drafts. */
 bp_err question_lines_write(const question_results *results, const question_metrics *metrics,
                             const char *folder);
-/** results.json and samples_TASK.jsonl, with the names of lm-evaluation-harness. */
+/** results.json and samples_TASK.jsonl, with the names of lm-evaluation-harness, in the job's
+ * folder; the samples are added to the run's results. */
 bp_err question_harness_write(const question_results *results, const question_metrics *metrics,
-                              const json_t *summary, const char *folder, const char *model);
+                              const json_t *summary, const bp_work_job *job);
 
 /** index.html. A failure is a warning. */
 void question_page_write(const questions *self, const question_results *results,
