@@ -7,10 +7,10 @@
 #include "base/suffix.h"
 #include "infer/score/texts.h"
 #include "mesh/mesh.h"
-#include "metrics_coverage.h"
 #include "metrics_kinds.h"
 #include "metrics_print.h"
 #include "output.h"
+#include "statistics/metric_coverage.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -131,8 +131,9 @@ static bp_err put_coverage(json_t *root, const metrics_kind *kind, const metrics
                            const answer_file *hypothesis, int64_t seed)
 {
     json_t *coverage;
-    bp_err err = metrics_coverage(&coverage, kind->metric, (const char *)system + kind->answers,
-                                  hypothesis, (uint64_t)seed);
+    bp_err err = bp_metric_coverage(&coverage, kind->metric, (const char *)system + kind->answers,
+                                    (const double *const *)hypothesis->certainty, hypothesis->count,
+                                    (uint64_t)seed);
 
     if (coverage)
         (void)json_object_set_new(root, "coverage", coverage);
@@ -337,7 +338,8 @@ static bp_err check_output(const metrics_arguments *arguments)
     if (out && (bp_has_suffix(out, ".svg") || bp_has_suffix(out, ".png")))
         return BP_FAIL(BP_ERR_USAGE, "metrics.bad_ending",
                        "the figures are JSON, and a picture is asked for: at --out=%s; name a "
-                       ".json, and draw its 'coverage'",
+                       ".json; the page of generate draws the curve of its 'coverage' where "
+                       "generate.references are given",
                        out);
     bp_err err = bp_output_is_not(out, arguments->hypothesis);
 

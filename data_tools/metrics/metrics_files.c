@@ -24,7 +24,7 @@ void answer_file_clear(answer_file *file)
     bp_free(file->text);
     bp_free(file->lines);
     bp_free(file->numbers);
-    for (int k = 0; k < ANSWER_ORDERS; k++)
+    for (int k = 0; k < BP_CERTAINTIES; k++)
         bp_free(file->certainty[k]);
     *file = (answer_file){0};
 }
@@ -64,32 +64,18 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool text
     return BP_OK;
 }
 
-/* The mean of a list, which a text without tokens lacks. */
-static double mean_of(const json_t *list)
-{
-    size_t count = json_array_size(list);
-    double sum = 0;
-
-    for (size_t k = 0; k < count; k++)
-        sum += json_number_value(json_array_get(list, k));
-    return count > 0 ? sum / (double)count : 0;
-}
-
 /* How sure the model is of text `number`. */
 static void take_certainty(answer_file *file, const json_t *line, int64_t number)
 {
-    const json_t *values[ANSWER_ORDERS] = {json_object_get(line, "logprobs"),
-                                           json_object_get(line, "mutual_information")};
+    for (int k = 0; k < BP_CERTAINTIES; k++) {
+        double value = bp_output_certainty(line, k);
 
-    for (int k = 0; k < ANSWER_ORDERS; k++) {
-        if (number == 0 ? !values[k] : !file->certainty[k])
+        if (number == 0 ? isnan(value) : !file->certainty[k])
             continue;
         if ((number & (number - 1)) == 0)
             file->certainty[k] =
                 bp_realloc("tool.metrics", file->certainty[k], 2 * number + 1, sizeof(double));
-        file->certainty[k][number] = json_array_size(values[k]) == 0 ? -INFINITY
-                                     : k == 0                        ? mean_of(values[k])
-                                                                     : -mean_of(values[k]);
+        file->certainty[k][number] = isnan(value) ? -INFINITY : value;
     }
 }
 

@@ -1,12 +1,11 @@
 /* Files of answers, one document per line. */
 #pragma once
 
+#include "statistics/metric_coverage.h"
 #include "statistics/task_metrics.h"
 #include "text_metrics/text_metrics.h"
 
 #include <stdbool.h>
-
-#define ANSWER_ORDERS 2
 
 typedef struct answer_file {
     const char *path; /* borrowed, or `inside` */
@@ -15,9 +14,8 @@ typedef struct answer_file {
     bool is_written;  /* generate wrote it */
     bp_line *lines;   /* [count] */
     int64_t count;
-    int64_t *numbers;                 /* [count] line numbers in the file, from 1; only for words */
-    double *certainty[ANSWER_ORDERS]; /* [count] for texts written by generate: log-probability, and
-                                         minus mutual information, per token; NULL if unknown */
+    int64_t *numbers; /* [count] line numbers in the file, from 1; only for words */
+    double *certainty[BP_CERTAINTIES]; /* [count] for texts written by generate; NULL if unknown */
 } answer_file;
 
 /** The lines of a file, or of the texts of generate's run folder: "\n" or "\r\n" ends one; the last

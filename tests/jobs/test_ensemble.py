@@ -370,6 +370,7 @@ class Ensemble(JobTest):
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[ensemble.unequal_members]", "the best validation loss of m01 is ")
         self.assertIn(f"m00 is trained, best validation loss {losses[0]:.4f} (1 of 3)", result.out)
+        self.assertIn(f"validation loss: best {'m00' if losses[0] < losses[2] else 'm02'} {min(losses[0], losses[2]):.4f}, worst m01 ", result.out)
         self.assertNotIn("[ensemble.unequal_members]", self.ensemble("unequal", 0, *keys).err)  # it is finished
         self.write("hand.json", json.dumps({"members": [{"name": f"m{k}", "path": f"unequal/members/m0{k}"} for k in (0, 2)]}))
         self.write("mixed.json", json.dumps({"members": [{"name": "m1", "path": "unequal/members/m01"}, {"name": "other", "path": "counted"}]}))

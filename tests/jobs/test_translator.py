@@ -178,6 +178,18 @@ class Translator(JobTest):
                 if isinstance(one[name], h5py.Dataset) and name != "doc_id":
                     self.assertTrue((one[name][:] == other[name][:]).all(), name)
             self.assertEqual([name.decode() for name in one["doc_id"][:]], [f"outputs.jsonl:{k}" for k in range(1, 6)])
+        inside = os.path.join(self.at("drawn"), "generate", "outputs.jsonl")
+        stranger = self.at("stranger")
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={stranger}", *self.keys, "run.seed=7", "train.steps=2", "model.start_token=5"])
+        for name, model, times in ((self.model, "eod", 1), (stranger, "five", 0)):  # of one the targets begin with the end of texts, as Marian's padding
+            self.assert_warning(run([program("bagpipe-data"), "export", name, "--out", self.at("begins-" + model)]), "[export.padding_ends_texts]", times=times)
+        for name, model, ranks in (("own", self.model, 0), ("others", stranger, 2)):
+            made = run([program("bagpipe"), "explain", self.at("small.ini"), f"run.dir={self.at('by_' + name)}", f"explain.model={model}", f"explain.texts={inside}",
+                        "explain.methods=saliency"], ranks)
+            self.assertEqual(made.status, 0, str(made))
+            self.assert_warning(made, "[explain.other_writer]", *([self.model] if name == "others" else []), times=int(name == "others"))
+            with open(os.path.join(self.at("by_" + name), "explain", "index.html"), encoding="utf-8") as file:
+                self.assertEqual("the texts were written by another model" in file.read(), name == "others")
         command = [program("bagpipe"), "explain", self.at("small.ini"), f"run.dir={self.at('badly')}", f"explain.model={self.model}", "explain.methods=saliency"]
         self.write("no_pairs.jsonl", json.dumps({"text": "the ship"}) + "\n")
         self.write("none.jsonl", json.dumps({"index": 0, "prompt": "x", "error": "too long"}) + "\n")

@@ -402,13 +402,17 @@ void explain_index_write(const explain_gathered *gathered, explainer *self, cons
     const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
     json_t *methods = json_array(),
            *agreement = agreement_of(json_object_get(summary, "agreement")),
-           *page = json_pack(
-               "{so so so so sI sI ss sb so sb sO}", "title", explain_title(keys->model, NULL),
-               "model", bp_score_page_text(keys->model, strlen(keys->model)), "methods", methods,
-               "not_finite", not_finite(summary), "documents", (json_int_t)self->texts.documents,
-               "targets", (json_int_t)self->texts.targets, "target", target_of(self), "agrees",
-               json_array_size(agreement) > 0, "agreement", agreement, "has_examples",
-               json_array_size(gathered->listed) > 0, "examples", gathered->listed);
+           *page = json_pack("{so so so so so sI sI ss sb so sb sO}", "writer",
+                             self->texts.writer ? bp_score_page_text(self->texts.writer,
+                                                                     strlen(self->texts.writer))
+                                                : json_null(),
+                             "title", explain_title(keys->model, NULL), "model",
+                             bp_score_page_text(keys->model, strlen(keys->model)), "methods",
+                             methods, "not_finite", not_finite(summary), "documents",
+                             (json_int_t)self->texts.documents, "targets",
+                             (json_int_t)self->texts.targets, "target", target_of(self), "agrees",
+                             json_array_size(agreement) > 0, "agreement", agreement, "has_examples",
+                             json_array_size(gathered->listed) > 0, "examples", gathered->listed);
 
     for (int m = 0; m < self->count; m++) {
         const json_t *figures =

@@ -2,6 +2,7 @@
  * a target given its source. Called by load.c and document.c. */
 #include "explain/texts/texts.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "infer/score/scorer.h"
@@ -235,6 +236,20 @@ static bp_err count_all(explain_texts *texts)
     return err;
 }
 
+/* An explanation says why a model writes a token: of another model's text it says why it would. */
+static void find_writer(explain_texts *texts)
+{
+    const explain_wish *wish = &texts->wish;
+
+    texts->writer = wish->texts ? explain_writer_of(wish->texts, wish->info->digest) : NULL;
+    if (texts->writer)
+        BP_WARN("explain.other_writer",
+                "another model wrote the texts, %s: at explain.texts = %s; the explanations say "
+                "why %s would write them: give outputs.jsonl of a run with "
+                "generate.model=%s, unless that is asked",
+                texts->writer, wish->texts, wish->model, wish->model);
+}
+
 bp_err explain_texts_open(explain_texts *texts, const explain_wish *wish, const bp_mesh *mesh,
                           bool reads)
 {
@@ -243,6 +258,8 @@ bp_err explain_texts_open(explain_texts *texts, const explain_wish *wish, const 
     texts->wish = *wish;
     texts->framed = wish->info->masks || bp_task_has_head(&wish->info->task);
     texts->mask = -1;
+    if (reads)
+        find_writer(texts);
     err = bp_agree(mesh->world, reads ? open_corpus(texts) : BP_OK);
     if (err == BP_OK && texts->framed)
         err = explain_framed_open(texts, mesh);
@@ -255,6 +272,7 @@ bp_err explain_texts_open(explain_texts *texts, const explain_wish *wish, const 
 
 void explain_texts_clear(explain_texts *texts)
 {
+    bp_free(texts->writer);
     bp_free(texts->sizes);
     json_decref(texts->masks);
     bp_free(texts->sets);

@@ -56,6 +56,7 @@ typedef struct explain_texts {
     json_t *masks;           /* a list for each document; NULL if there are none */
     int64_t *sets;         /* [documents of the corpus] for contrast_sets; NULL if there are none */
     bool lone;             /* of these no two are equal */
+    char *writer;          /* the model that wrote the texts, if it is another one; NULL: unknown */
     bp_buffer prompts;     /* int64_t: by line of outputs.jsonl the index of its prompt, -1: none;
                               empty for other texts */
     int64_t mask;          /* the mask token; -1 if not a masked model */
@@ -90,6 +91,13 @@ bp_err explain_texts_read(explain_texts *texts, int64_t document, explain_readin
  * BP_ERR_FORMAT no text, not UTF-8, no pair. Owns: bp_buffer_clear(prompts): those of
  * explain_texts. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish, bp_buffer *prompts);
+
+/* ---- writer.c ---- */
+
+/** The model that wrote outputs.jsonl at `texts`, as generate's run names it, if it is another one
+ * than `digest` (bp_model_info); NULL: the same, or the file is not in a run folder of generate.
+ * Owns: bp_free(). Local. */
+char *explain_writer_of(const char *texts, const char *digest);
 
 /* ---- sets.c ---- */
 

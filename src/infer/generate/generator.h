@@ -8,6 +8,7 @@
 #include "infer/generate/search/search.h"
 #include "infer/generate/units.h"
 #include "job/work.h"
+#include "statistics/metric_coverage.h"
 #include "text_metrics/text_metrics.h"
 
 typedef struct generator {
@@ -30,7 +31,11 @@ typedef struct generator {
     /* On the coordinator, with generate.references; else NULL: */
     char *reference_text;
     bp_line *references; /* [prompts] its lines; they point into it */
-    bp_line *written;    /* [prompts] own: the first text of each, a line */
+    /* Of the first text of each prompt: counts of BLEU and of chrF, and how sure the model is of it
+       (NULL: unknown). */
+    bp_text_answers answers[2];
+    double *certainty[BP_CERTAINTIES]; /* [prompts] */
+    bool *measured;                    /* [prompts] */
 } generator;
 
 /** The rule of generate.*, without stops. Local. */
@@ -58,9 +63,10 @@ void generator_close(void *self);
  * reference is not UTF-8. */
 bp_err generator_read_references(generator *self);
 void generator_clear_references(generator *self);
-/** Keep "text" of a line of outputs.jsonl, the first of its prompt, if there are references. */
-void generator_note_text(generator *self, int64_t index, const json_t *line);
-/** "figures" of the summary, if there are references. Errors: BP_ERR_SYSTEM. */
+/** If there are references: put "reference", "sentence_bleu" and "sentence_chrf2" into a line of
+ * outputs.jsonl, and count it, if it is the first of its prompt. Errors: BP_ERR_SYSTEM. */
+bp_err generator_note_text(generator *self, int64_t index, json_t *line);
+/** "figures" and "coverage" of the summary, if there are references. Errors: BP_ERR_SYSTEM. */
 bp_err generator_measure_texts(generator *self, json_t *summary);
 
 /** What the coordinator writes at the end: local. */

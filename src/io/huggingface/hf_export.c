@@ -554,6 +554,24 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
     return err == BP_OK ? bp_rename_new(hidden, out) : err;
 }
 
+/* transformers' Marian of old never writes the padding token. */
+static void warn_of_padding(const bp_hf_shape *shape, const char *out)
+{
+    json_t *config = hf_config_json(shape);
+    const json_t *pad = json_object_get(config, "pad_token_id"),
+                 *eos = json_object_get(config, "eos_token_id");
+
+    if (strcmp(shape->table->model_type, "marian") == 0 && json_is_integer(pad) &&
+        json_equal(pad, eos))
+        BP_WARN("export.padding_ends_texts",
+                "the token that ends texts is the padding, which transformers' Marian of 4.26 "
+                "never writes, so its texts do not end (those of 4.54 do): at %s; for it, train "
+                "with a tokenizer that has padding (bagpipe-data tokenizer --special '<pad>', "
+                "which says its number) and model.start_token = that number + 1",
+                out);
+    json_decref(config);
+}
+
 static void remove_quietly(const char *folder)
 {
     char message[BP_ERR_MESSAGE_BYTES];
@@ -593,6 +611,8 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
                 "transformers has no class %s: only bagpipe reads this folder: at %s; for "
                 "transformers, train a model.kind of %s",
                 shape.table->architecture, out, shape.table->instead);
+    if (err == BP_OK)
+        warn_of_padding(&shape, out);
     if (lock >= 0)
         (void)close(lock);
     bp_free(hidden);

@@ -2,6 +2,7 @@
 #include "job/report/outputs.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 bp_err bp_output_fail(const char *path, int64_t number, const char *key)
 {
@@ -45,4 +46,17 @@ bp_err bp_output_read(bp_output *out, const json_t *line, int64_t before, const 
     if (out->index < 0 || (out->index != before && out->index != before + 1))
         return bp_output_fail(path, number, "index");
     return are_ids(out->tokens) ? BP_OK : bp_output_fail(path, number, "tokens");
+}
+
+double bp_output_certainty(const json_t *line, int order)
+{
+    const json_t *values = json_object_get(line, order == 0 ? "logprobs" : "mutual_information");
+    size_t count = json_array_size(values);
+    double sum = 0;
+
+    if (!values)
+        return NAN;
+    for (size_t k = 0; k < count; k++)
+        sum += json_number_value(json_array_get(values, k));
+    return count == 0 ? -INFINITY : (order == 0 ? sum : -sum) / (double)count;
 }

@@ -20,3 +20,7 @@ bp_err bp_output_read(bp_output *out, const json_t *line, int64_t before, const 
 /** Returns BP_ERR_FORMAT, with the message that member `key` of that line is missing or of another
  * type. */
 bp_err bp_output_fail(const char *path, int64_t number, const char *key);
+/** How sure the model is of the line's text, order 0 or 1 of BP_CERTAINTIES
+ * (statistics/metric_coverage.h): the mean log-probability of its tokens, or minus their mean
+ * mutual information. -INFINITY for a text without tokens; NaN if the line does not say. */
+double bp_output_certainty(const json_t *line, int order);

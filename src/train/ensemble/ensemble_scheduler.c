@@ -477,8 +477,9 @@ static bp_err fail_diverged(const ensemble_scheduler *scheduler, int64_t diverge
     return err;
 }
 
-/* A member that learned little spoils the mixture, and its disagreement says nothing of texts. */
-static void warn_of_unlike(const ensemble_scheduler *scheduler)
+/* The members' losses, best and worst. A member that learned little spoils the mixture, and its
+ * disagreement says nothing of texts. */
+static void tell_losses(const ensemble_scheduler *scheduler)
 {
     const member_state *worst = NULL, *best = NULL;
 
@@ -492,6 +493,9 @@ static void warn_of_unlike(const ensemble_scheduler *scheduler)
         worst = !worst || state->valid_loss > worst->valid_loss ? state : worst;
         best = !best || state->valid_loss < best->valid_loss ? state : best;
     }
+    if (best && best != worst)
+        bp_log("validation loss: best %s %.4f, worst %s %.4f (+%.4f)", best->name, best->valid_loss,
+               worst->name, worst->valid_loss, worst->valid_loss - best->valid_loss);
     if (best && worst->valid_loss > best->valid_loss + BP_MEMBER_FAR_NATS)
         BP_WARN(
             "ensemble.unequal_members",
@@ -528,6 +532,6 @@ bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
         bp_log("ensemble.json lists the %" PRId64 " members: %s", trained,
                bp_run_keys_of(scheduler->self->config)->dir);
     if (err == BP_OK)
-        warn_of_unlike(scheduler);
+        tell_losses(scheduler);
     return err == BP_OK && diverged > 0 ? fail_diverged(scheduler, diverged) : err;
 }

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define SHOWN_BYTES 400 /* of a prompt, and of a text */
 
@@ -30,6 +31,14 @@ static json_t *figure(double value)
 
     bp_free(text);
     return json;
+}
+
+static json_t *tenth(double value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%.1f", value);
+    return isfinite(value) ? bp_json_string(text) : json_null();
 }
 
 json_t *bp_least_sure_anchor(int64_t number)
@@ -72,11 +81,14 @@ void bp_least_sure_note(bp_least_sure *list, const json_t *line, int64_t number,
     list->values[k] = value;
     (void)json_array_insert_new(
         list->rows, k,
-        json_pack("{s:O, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "index",
+        json_pack("{s:O, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index",
                   json_object_get(line, "index"), "number", (json_int_t)number, "at",
                   bp_least_sure_anchor(number), "tokens", (json_int_t)tokens, "perplexity",
                   figure(perplexity), "information", figure(information), "prompt",
-                  beginning_of(line, "prompt"), "text", beginning_of(line, "text")));
+                  beginning_of(line, "prompt"), "text", beginning_of(line, "text"), "bleu",
+                  tenth(bp_json_number(line, "sentence_bleu")), "chrf",
+                  tenth(bp_json_number(line, "sentence_chrf2")), "reference",
+                  beginning_of(line, "reference")));
     if (count == BP_LEAST_SURE)
         (void)json_array_remove(list->rows, count);
 }

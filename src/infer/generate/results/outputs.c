@@ -20,8 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Warns if there are many prompts, and far fewer different texts. */
-enum { MANY_PROMPTS = 20, FEW_TEXTS = 20 };
+/* Warns if there are many prompts, and far fewer different texts: one of so many prompts. Of texts
+ * of a few tokens, such as answers, there are few in any case. */
+enum { MANY_PROMPTS = 20, FEW_TEXTS = 5, FEW_SHORT_TEXTS = 20, SHORT = 4 };
 
 /* Totals of the texts. */
 typedef struct sums {
@@ -198,7 +199,7 @@ static bp_err make_line(writer *to, int64_t index, const bp_search_text *text, j
                                              : add_text(*line, to->self, text);
     if (err == BP_OK) {
         add_figures(*line, text, to->self->job->info.members > 0, &to->sums);
-        generator_note_text(to->self, index, *line);
+        err = generator_note_text(to->self, index, *line);
         for (int by_members = 0; by_members < 2; by_members++)
             bp_least_sure_note(&to->self->least[by_members], *line, to->lines, by_members == 1);
     }
@@ -262,8 +263,9 @@ static int64_t count_distinct(bp_buffer *hashes)
 static int64_t find_distinct(writer *to)
 {
     int64_t prompts = count_distinct(&to->prompts), texts = count_distinct(&to->texts);
+    int64_t few = to->sums.tokens <= SHORT * to->sums.texts ? FEW_SHORT_TEXTS : FEW_TEXTS;
 
-    if (prompts >= MANY_PROMPTS && texts * FEW_TEXTS <= prompts)
+    if (prompts >= MANY_PROMPTS && texts * few <= prompts)
         BP_WARN("generate.same_texts",
                 "%" PRId64 " distinct prompts have only %" PRId64 " distinct text%s: at %s; if the "
                 "prompts do not ask for that, the model has learned too little: train it longer",

@@ -6,6 +6,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "job/report/outputs.h"
+#include "job/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -122,12 +123,16 @@ static const char *finish_of(const json_t *line)
     return finish ? finish : "";
 }
 
-/* The reference for the text's prompt; null if there is none. */
-static json_t *reference_of(const generator *self, int64_t index)
+/* The reference of the text's prompt, and its figures against it; null if there is none. */
+static json_t *reference_of(const json_t *line)
 {
-    if (!self->references || index < 0 || index >= self->prompts.count)
+    json_t *reference = json_object_get(line, "reference");
+
+    if (!reference)
         return json_null();
-    return json_stringn(self->references[index].text, self->references[index].bytes);
+    return json_pack("{s:O, s:o, s:o}", "text", reference, "bleu",
+                     rounded("%.1f", bp_json_number(line, "sentence_bleu")), "chrf",
+                     rounded("%.1f", bp_json_number(line, "sentence_chrf2")));
 }
 
 static json_t *text_of(const generator *self, const bp_output *of)
@@ -150,7 +155,7 @@ static json_t *text_of(const generator *self, const bp_output *of)
         (void)json_array_append_new(spans, span_of(self, line, ids, i, shown, darkest, &taken));
     text = json_pack("{s:I, s:I, s:s, s:o, s:b, s:o*}", "index", (json_int_t)of->index, "count",
                      (json_int_t)count, "finish", finish_of(line), "spans", spans, "cut",
-                     shown < count, "reference", reference_of(self, of->index));
+                     shown < count, "reference", reference_of(line));
     (void)json_object_set(text, "prompt", json_object_get(line, "prompt"));
     (void)json_object_set_new(
         text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
@@ -263,6 +268,56 @@ static void add_quality(json_t *page, const json_t *summary)
     (void)json_object_set_new(page, "has_quality", json_true());
 }
 
+static double point_of(const json_t *curve, const char *key, size_t k)
+{
+    const json_t *value = json_array_get(json_object_get(curve, key), k);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* page.curve: BLEU of the surest texts against their share, if references are given. */
+static bp_err add_curve(json_t *page, const json_t *summary)
+{
+    static const struct {
+        const char *order, *title, *rows;
+    } CURVES[] = {{"logprob", "by log-probability a token", "$logprob"},
+                  {"mutual_information", "by mutual information a token", "$information"}};
+    const json_t *coverage = json_object_get(summary, "coverage");
+    json_t *variables = json_object(), *titles = json_array(), *drawn = json_object();
+    bp_err err = BP_OK;
+
+    for (size_t c = 0; c < sizeof CURVES / sizeof CURVES[0]; c++) {
+        const json_t *curve = json_object_get(coverage, CURVES[c].order);
+        size_t points = json_array_size(json_object_get(curve, "coverage"));
+        bp_buffer rows = {0};
+
+        for (size_t k = 0; k < points; k++)
+            bp_buffer_printf(&rows, "%.6g,%.6g,%.6g,%.6g\n", point_of(curve, "coverage", k),
+                             point_of(curve, "bleu", k), point_of(curve, "bleu_low", k),
+                             point_of(curve, "bleu_high", k));
+        (void)json_object_set_new(variables, CURVES[c].rows,
+                                  bp_json_string(rows.data ? rows.data : "NaN,NaN,NaN,NaN\n"));
+        if (points > 0)
+            (void)json_array_append_new(titles, bp_json_string(CURVES[c].title));
+        bp_buffer_clear(&rows);
+    }
+    if (json_array_size(titles) > 0 &&
+        json_integer_value(json_object_get(summary, "prompts")) > 1) {
+        (void)json_object_set(variables, "titles", titles);
+        (void)json_object_set(variables, "prompts", json_object_get(summary, "prompts"));
+        (void)json_object_set_new(
+            variables, "whole",
+            json_real(bp_json_number(json_object_get(json_object_get(summary, "figures"), "bleu"),
+                                     "value")));
+        err = bp_report_plot(drawn, "generate", variables, "coverage");
+        (void)json_object_set(page, "curve", drawn);
+    }
+    json_decref(drawn);
+    json_decref(titles);
+    json_decref(variables);
+    return err;
+}
+
 /* Where there are more texts than one. */
 static void add_least_sure(json_t *page, const generator *self)
 {
@@ -289,6 +344,8 @@ void generator_write_page(const generator *self)
                              (json_int_t)texts, "texts", json_array());
     bp_err err = add_texts(json_object_get(page, "texts"), self, outputs);
 
+    if (err == BP_OK)
+        err = add_curve(page, self->summary);
     char *title =
         bp_sprintf("Texts by %s", bp_path_base(bp_generate_keys_of(self->job->config)->model));
 

@@ -1,5 +1,5 @@
 /* Documents in the order of a model's certainty, and the figures of the first ones. */
-#include "metrics_coverage.h"
+#include "statistics/metric_coverage.h"
 
 #include "base/mem.h"
 
@@ -36,7 +36,7 @@ typedef struct ordered {
 static void figures_of(double *values, const int32_t *const *counts, const void *data)
 {
     const ordered *all = data;
-    int32_t *taken = bp_alloc("tool.metrics", all->documents, sizeof *taken);
+    int32_t *taken = bp_alloc("statistics.coverage", all->documents, sizeof *taken);
     int64_t at = 0, sum = 0;
 
     for (int64_t k = 1; k <= POINTS; k++) {
@@ -66,7 +66,7 @@ static bp_err put_intervals(json_t *out, const ordered *all, uint64_t seed)
                                .groups = 1,
                                .documents = &all->documents,
                                .width = width};
-    double *values = bp_alloc("tool.metrics", BP_RESAMPLES * width, sizeof *values);
+    double *values = bp_alloc("statistics.coverage", BP_RESAMPLES * width, sizeof *values);
     bp_err err = bp_bootstrap_run(values, &spec, figures_of, all);
 
     for (int64_t f = 0; f < all->metric->width && err == BP_OK; f++) {
@@ -95,8 +95,8 @@ static bp_err put_intervals(json_t *out, const ordered *all, uint64_t seed)
 static bp_err curve(json_t **to, const bp_metric *metric, const void *answers,
                     const double *certainty, int64_t documents, uint64_t seed)
 {
-    sure *order = bp_alloc("tool.metrics", documents, sizeof *order);
-    int32_t *counts = bp_alloc("tool.metrics", documents, sizeof *counts);
+    sure *order = bp_alloc("statistics.coverage", documents, sizeof *order);
+    int32_t *counts = bp_alloc("statistics.coverage", documents, sizeof *counts);
     const ordered all = {metric, answers, order, documents};
     const int32_t *const once = counts;
     double values[POINTS * BP_METRIC_FIGURES];
@@ -127,20 +127,21 @@ static bp_err curve(json_t **to, const bp_metric *metric, const void *answers,
     return err;
 }
 
-bp_err metrics_coverage(json_t **out, const bp_metric *metric, const void *answers,
-                        const answer_file *file, uint64_t seed)
+bp_err bp_metric_coverage(json_t **out, const bp_metric *metric, const void *answers,
+                          const double *const certainty[BP_CERTAINTIES], int64_t documents,
+                          uint64_t seed)
 {
-    static const char *const ORDERS[ANSWER_ORDERS] = {"logprob", "mutual_information"};
+    static const char *const ORDERS[BP_CERTAINTIES] = {"logprob", "mutual_information"};
     bp_err err = BP_OK;
 
     *out = NULL;
-    for (int k = 0; k < ANSWER_ORDERS && err == BP_OK; k++) {
+    for (int k = 0; k < BP_CERTAINTIES && err == BP_OK; k++) {
         json_t *one = NULL;
 
-        if (!file->certainty[k])
+        if (!certainty[k])
             continue;
         *out = *out ? *out : json_object();
-        err = curve(&one, metric, answers, file->certainty[k], file->count, seed);
+        err = curve(&one, metric, answers, certainty[k], documents, seed);
         (void)json_object_set_new(*out, ORDERS[k], one);
     }
     return err;
