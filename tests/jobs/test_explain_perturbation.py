@@ -443,7 +443,7 @@ class Replaced(test_finetune.TaskTest, Changed):
             self.assertAlmostEqual(row[4], float(value), delta=2e-3 * abs(float(value)))
         self.assertEqual(shown["preferred"] is None, kind == "values")
         with open(os.path.join(folder, "index.html"), encoding="utf-8") as file:
-            self.assertIn(f"share in which the preferred outcome changes: {0 if shown['list'] is None else 1}", file.read())
+            self.assertIn(f"<td>share in which the preferred outcome changes</td><td>{0 if shown['list'] is None else 1}", file.read())
 
     def test_replaced_tokens_do_what_texts_with_them_say(self):
         for kind in ("tags", "spans", "values", "pairs"):
