@@ -105,6 +105,7 @@ class Words(Changed):
 
     def test_shapley_values_are_those_of_scored_texts(self):
         self.explained("exact", 0, *self.keys("shapley,surrogate", "explain.shapley=exact", "explain.samples=50"))
+        self.assertEqual(list(read_json(self.at("exact"), "explain", "summary.json")["methods"]["shapley"]["words"]), ["value"])  # not by their errors
         text = self.TEXTS[0]
         words = list(dict.fromkeys(text[:-1]))
         M = len(words)

@@ -20,7 +20,7 @@ static const figure_words *find(const figure_words *list, const char *name)
 json_t *explain_worded(const char *name)
 {
     static const figure_words WORDS[] = {
-        {"adjusted", "self-similarity less that of any two tokens", NULL},
+        {"adjusted", "difference of the two", NULL},
         {"agreement_all", "agreement, all listed places", NULL},
         {"agreement_first", "agreement, first place", NULL},
         {"anisotropy", "similarity of any two tokens", NULL},

@@ -208,10 +208,11 @@ static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t n
     json_t *id = explain_id_of(self, number), *row, *page;
     bp_err err = explain_example_data(&data, shown, &gathered->speller);
 
-    if (err == BP_OK && data) {
-        row = json_pack("{sI sO ss sI}", "document", (json_int_t)number, "id", id, "page", name,
-                        "targets", (json_int_t)shown->document->K);
+    row = json_pack("{sI sO ss* sI}", "document", (json_int_t)number, "id", id, "page",
+                    data ? name : NULL, "targets", (json_int_t)shown->document->K);
+    if (err == BP_OK)
         (void)json_array_append(gathered->examples, row);
+    if (err == BP_OK && data) {
         page = json_copy(row);
         (void)json_object_set_new(page, "text", beginning_of(shown, spans, false));
         (void)json_object_set_new(page, "one", json_boolean(shown->document->K == 1));
@@ -222,8 +223,8 @@ static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t n
                                   explain_title(bp_explain_keys_of(self->job->config)->model, id));
         (void)json_object_set_new(page, "cut", json_boolean(self->texts.cut > 0));
         bp_work_write_page_at(self->job, name, "explain-example", page, BP_OK);
-        json_decref(row);
     }
+    json_decref(row);
     bp_free(data);
     bp_free(name);
     json_decref(id);
