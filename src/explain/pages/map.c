@@ -101,8 +101,8 @@ static bp_err add_maps(json_t *maps, const map_points *points, const explainer *
 /* One row per map of known quality: how well it keeps neighbours. */
 static json_t *qualities_of(const json_t *figures)
 {
-    static const char *const NAMES[] = {"pca", "tsne", "umap"},
-                             *const TITLES[] = {"PCA", "t-SNE", "UMAP"};
+    static const char *const NAMES[] = {"pca", "tsne", "umap"}, *const TITLES[] = {"PCA", "t-SNE",
+                                                                                   "UMAP"};
     json_t *rows = json_array(), *one;
     size_t k;
 
