@@ -124,8 +124,9 @@ typedef struct bp_explain_sizes {
 } bp_explain_sizes;
 
 typedef struct bp_explain_method {
-    const char *name; /* in explain.methods, and in its file NAME.h5 */
-    const char *help; /* a predicate of the method: "is ..." */
+    const char *name;  /* in explain.methods, and in its file NAME.h5 */
+    const char *title; /* a heading of pages */
+    const char *help;  /* a predicate of the method: "is ..." */
     bool averages; /* a mean over the members of an ensemble is meaningful; else each member has its
                       own results and figures */
     bool backward; /* it needs gradients or the weights themselves: not for 8-bit weights */

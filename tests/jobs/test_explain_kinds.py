@@ -192,7 +192,7 @@ class Kinds(Opened):
             self.assertEqual([row["document"] for row in rows], numpy.argsort(-values, kind="stable")[:5].tolist())
             self.assertAlmostEqual(rows[0]["value"], values.max(), 6)
             self.assertIn(lines[rows[0]["document"]].split()[0], rows[0]["text"])
-            self.assertIn(f"{prefix}entropy".replace("_", " "), titles)
+            self.assertIn("Entropy of the weights: " + {"": "target to target", "encoder_": "source to source", "cross_": "target to source"}[prefix], titles)
 
     def compare_lens(self, name, model):
         _, expected, integers, figures = self.loaded(model)
@@ -596,7 +596,7 @@ class Trained(test_finetune.TaskTest, Opened):
             for array in ("value", "all", "none"):
                 numpy.testing.assert_allclose(file[array][:], (file["m00." + array][:] + file["m01." + array][:]) / 2, atol=1e-6)
         with open(os.path.join(self.at("own"), "explain", "index.html"), encoding="utf-8") as page:
-            self.assertIn("attention, member m01", page.read())
+            self.assertIn("Attention, member m01", page.read())
         self.tuned("deep", 0, f"corpus.train={self.at('texts.h5')}", f"corpus.valid={self.at('texts.h5')}", "model.kind=bert", "model.layers=2", *self.SMALL[1:],
                    "task.label=topic", "train.steps=1", "train.batch=2")
         self.write("unlike.json", json.dumps({"format_version": 1, "members": [{"name": path, "path": self.at(path)} for path in ("classes", "deep")]}))

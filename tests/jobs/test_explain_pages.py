@@ -26,6 +26,11 @@ METHODS = "attention,lens,saliency,gradient"
 MATRICES = ("attention", "saliency", "gradient")
 
 
+def values_of(text):
+    """Of a page's matrix: the three upper bytes of each float32."""
+    return numpy.insert(numpy.frombuffer(base64.b64decode(text), numpy.uint8).reshape(-1, 3), 0, 0, axis=1).copy().view("<f4").ravel()
+
+
 class Weights(Explained):
     """examples.h5 against ../shared/reference/explain-tiny."""
 
@@ -96,6 +101,9 @@ class Pages(Explained):
                 self.assertIn(about, page.named("dt"), file)
         index = Page(self.page(name, "index.html"))
         self.assertIn("few.txt:12", index.named("a"))
+        for heading in ("Attention", "Logit lens", "Saliency", "Gradient times input", "Weight on the first token"):
+            self.assertIn(heading, index.named("h2") + index.named("h3"))
+        self.assertTrue(any(text.startswith("Equal to the table") for text in index.named("p")))  # of weights on separators
         hostile = data_of(self.page(name, "example-12.html"))
         self.assertIn("<script>", "".join(hostile["inputs"]["text"]))
         self.assertEqual(sum(hostile["inputs"]["count"]), len(hostile["places"]))
@@ -185,11 +193,12 @@ class Pages(Explained):
         for matrix in data["matrices"]:
             if matrix["name"] == "flow":
                 continue
-            cells = (numpy.frombuffer(base64.b64decode(matrix["bytes"]), numpy.uint8).astype(float) - 128) / 127
-            rows = numpy.split(cells, numpy.cumsum(range(1, len(matrix["scale"])))[:])
-            for k, (row, scale) in enumerate(zip(rows, matrix["scale"])):
-                want = arrays[matrix["name"]][2][k][:k + 1]
-                numpy.testing.assert_allclose(row * scale, want, rtol=0, atol=6e-3 * numpy.abs(want).max() + 1e-30, err_msg=matrix["name"])
+            cells = values_of(matrix["values"])
+            self.assertEqual(matrix["signed"], bool((cells < 0).any()))
+            rows = numpy.split(cells, numpy.cumsum(range(1, len(data["targets"]))))
+            self.assertEqual(len(rows[-1]), len(data["targets"]))
+            for k, row in enumerate(rows):
+                numpy.testing.assert_allclose(row, arrays[matrix["name"]][2][k][:k + 1], rtol=2 ** -16, err_msg=matrix["name"])
         with h5py.File(os.path.join(self.at(name), "explain", "lens.h5")) as file:
             start, end = file["target_start"][2:4]
             numpy.testing.assert_array_equal(file["rank"][start:end].ravel(), data["lens"]["rank"])
@@ -353,7 +362,7 @@ class Pages(Explained):
         first = "".join(data[part][0] for part in ("before", "token", "after"))
         self.assertIn("<script>alert(", first)
         quality = read_json(self.at("maps"), "explain", "summary.json")["methods"]["projection"]["maps"][0]
-        self.assertIn(["umap", "2", f"{quality['umap']['trustworthiness']:.3f}", f"{quality['umap']['continuity']:.3f}"], page.rows)
+        self.assertIn(["UMAP", "2", f"{quality['umap']['trustworthiness']:.3f}", f"{quality['umap']['continuity']:.3f}"], page.rows)
 
     def test_ticks_of_an_axis_are_told_apart(self):
         node = shutil.which("node")
@@ -391,7 +400,7 @@ class Pages(Explained):
         self.check_memories(*self.states_page("states", "memories.html"), summary["memories"])
         self.check_similarity(*self.states_page("states", "similarity.html"), summary["similarity"])
         self.check_factors(*self.states_page("states", "factors.html"))
-        for file in ("similarity.html", "example-3.html"):  # what is gone is made again
+        for file in ("similarity.html", "factors.html"):  # what is gone is made again
             text = self.page("states", file)
             os.remove(os.path.join(self.at("states"), "explain", file))
             self.explained("states", 0, *keys)
@@ -399,6 +408,11 @@ class Pages(Explained):
         index = Page(self.page("states", "index.html"))
         self.assertNotIn("lowers targets", index.named("th"))
         self.assertIn("There are no two methods that give inputs values.", index.named("p"))
+        self.assertTrue(any("no single prediction" in text for text in index.named("p")))
+        self.assertFalse(any("probability" in text for text in index.named("p")))
+        self.assertIn("No document has a page of its own: no method of this job explains a single document.", index.named("p"))
+        self.assertEqual([file for file in os.listdir(os.path.join(self.at("states"), "explain")) if file.startswith("example")], [])
+        self.assertFalse(any("page" in one for one in read_json(self.at("states"), "explain", "summary.json")["examples"]))
 
     def check_memories(self, data, page, figures):
         with h5py.File(os.path.join(self.at("states"), "explain", "memories.h5")) as file:

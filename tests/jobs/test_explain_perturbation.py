@@ -105,6 +105,7 @@ class Words(Changed):
 
     def test_shapley_values_are_those_of_scored_texts(self):
         self.explained("exact", 0, *self.keys("shapley,surrogate", "explain.shapley=exact", "explain.samples=50"))
+        self.assertEqual(list(read_json(self.at("exact"), "explain", "summary.json")["methods"]["shapley"]["words"]), ["value"])  # not by their errors
         text = self.TEXTS[0]
         words = list(dict.fromkeys(text[:-1]))
         M = len(words)
@@ -443,7 +444,7 @@ class Replaced(test_finetune.TaskTest, Changed):
             self.assertAlmostEqual(row[4], float(value), delta=2e-3 * abs(float(value)))
         self.assertEqual(shown["preferred"] is None, kind == "values")
         with open(os.path.join(folder, "index.html"), encoding="utf-8") as file:
-            self.assertIn(f"share in which the preferred outcome changes: {0 if shown['list'] is None else 1}", file.read())
+            self.assertIn(f"<td>share in which the preferred outcome changes</td><td>{0 if shown['list'] is None else 1}", file.read())
 
     def test_replaced_tokens_do_what_texts_with_them_say(self):
         for kind in ("tags", "spans", "values", "pairs"):

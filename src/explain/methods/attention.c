@@ -335,6 +335,7 @@ static const char *lacks(const bp_model_info *info)
 
 const bp_explain_method bp_explain_attention = {
     .name = "attention",
+    .title = "Attention",
     .help = "is where heads look, and what attention passes on through all layers",
     .arrays = {OF_A_TEXT("", BP_EXPLAIN_BY_POSITIONS, BP_EXPLAIN_BY_HEAD, BP_EXPLAIN_BY_DOCUMENT),
                OF_A_TEXT("encoder_", BP_EXPLAIN_BY_SOURCE_POSITIONS, BP_EXPLAIN_BY_SOURCE_HEAD,

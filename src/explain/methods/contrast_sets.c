@@ -302,6 +302,7 @@ static const char *lacks(const bp_model_info *info)
 
 const bp_explain_method bp_explain_contrast_sets = {
     .name = "contrast_sets",
+    .title = "Contrast sets",
     .help = "is whether predictions follow what a text and edited versions of it differ in",
     .arrays = {{"set", BP_EXPLAIN_BY_DOCUMENT},
                {"label", BP_EXPLAIN_BY_DOCUMENT},

@@ -234,6 +234,7 @@ static const char *lacks(const bp_model_info *info)
 
 const bp_explain_method bp_explain_counterfactual = {
     .name = "counterfactual",
+    .title = "Replaced tokens",
     .backward = true,
     .help = "is what replaced tokens would change, and the fewest that change the prediction",
     .arrays = {{"explained", BP_EXPLAIN_BY_DOCUMENT},

@@ -317,6 +317,7 @@ static const char *lacks(const bp_model_info *info)
 
 const bp_explain_method bp_explain_factors = {
     .name = "factors",
+    .title = "Factors of MLP activations",
     .help = "is what activations of MLPs have in common, as non-negative factors",
     .lacks = lacks,
     .collect = collect,

@@ -354,6 +354,7 @@ static const char *lacks(const bp_model_info *info)
 
 const bp_explain_method bp_explain_faithfulness = {
     .name = "faithfulness",
+    .title = "Faithfulness of the methods",
     .help = "is what the prediction loses without the inputs that the other methods put first, and "
             "with these alone",
     .arrays = {{"comprehensiveness", BP_EXPLAIN_CURVES},

@@ -220,8 +220,9 @@ static const char *lacks_contrast(const bp_model_info *info)
 
 const bp_explain_method bp_explain_saliency = {
     .name = "saliency",
+    .title = "Saliency",
     .backward = true,
-    .help = "is how long the gradient of log p(target) by each input's word vector is",
+    .help = "is the size of the gradient of log p(target) by each input's word vector",
     .averages = true,
     .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT},
                {"saliency_l2", BP_EXPLAIN_BY_INPUT},
@@ -233,8 +234,10 @@ const bp_explain_method bp_explain_saliency = {
 
 const bp_explain_method bp_explain_gradient = {
     .name = "gradient",
+    .title = "Gradient times input",
     .backward = true,
-    .help = "is that gradient times the word vector, with its sign",
+    .help = "is the gradient of log p(target) by each input's word vector, times that vector, with "
+            "its sign",
     .averages = true,
     .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT},
                {"source_gradient_x_input", BP_EXPLAIN_BY_SOURCE}},
@@ -244,8 +247,10 @@ const bp_explain_method bp_explain_gradient = {
 
 const bp_explain_method bp_explain_contrast = {
     .name = "contrast",
+    .title = "Contrast with another outcome",
     .backward = true,
-    .help = "is both, of the gradient of log p(target) less log p(foil), another outcome",
+    .help = "is the gradient of log p(target) less log p(foil), another outcome: its size, and "
+            "times the input",
     .averages = true,
     .arrays = {{"foil", BP_EXPLAIN_BY_FOIL},
                {"contrast_l1", BP_EXPLAIN_BY_FOIL_INPUT},

@@ -295,6 +295,7 @@ static void finish(json_t *figures)
 
 const bp_explain_method bp_explain_integrated = {
     .name = "integrated",
+    .title = "Integrated gradients",
     .backward = true,
     .help = "is integrated gradients from a baseline, which sum to what the baseline changes",
     .averages = true,

@@ -226,6 +226,7 @@ static const char *lacks(const bp_model_info *info)
 }
 
 const bp_explain_method bp_explain_lens = {.name = "lens",
+                                           .title = "Logit lens",
                                            .help = "is what the head predicts after each layer",
                                            .arrays = {{"rank", BP_EXPLAIN_BY_LAYER},
                                                       {"rank_best", BP_EXPLAIN_BY_LAYER},

@@ -317,6 +317,7 @@ static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 
 const bp_explain_method bp_explain_memories = {
     .name = "memories",
+    .title = "MLPs as memories",
     .backward = true,
     .help = "is which positions set off each key of an MLP, and what its value predicts",
     .lacks = lacks,

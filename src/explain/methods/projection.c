@@ -360,6 +360,7 @@ static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 
 const bp_explain_method bp_explain_projection = {
     .name = "projection",
+    .title = "Maps of the states",
     .help = "is a map of states: principal components, t-SNE, UMAP",
     .lacks = lacks,
     .collect = bp_explain_collect_states,

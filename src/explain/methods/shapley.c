@@ -205,6 +205,7 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
 
 const bp_explain_method bp_explain_shapley = {
     .name = "shapley",
+    .title = "Shapley values",
     .help = "is Shapley values of words, which sum to the prediction less that without any word",
     .arrays = {{"feature", BP_EXPLAIN_BY_PLACE},
                {"value", BP_EXPLAIN_BY_INPUT},

@@ -448,7 +448,8 @@ static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 
 const bp_explain_method bp_explain_similarity = {
     .name = "similarity",
-    .help = "is how alike a word's states are in all its contexts, by layer",
+    .title = "Similarity of the states",
+    .help = "is how alike the states of a word are in all its contexts, by layer",
     .lacks = bp_explain_lacks_layers,
     .collect = bp_explain_collect_states,
     .floats = bp_explain_states_floats,

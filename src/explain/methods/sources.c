@@ -47,6 +47,7 @@ static const char *lacks(const bp_model_info *info)
 
 const bp_explain_method bp_explain_sources = {
     .name = "sources",
+    .title = "Nearest training texts",
     .help = "is the texts of a datastore (explain.datastore) that are nearest to a prediction",
     .of_one = true,
     .arrays = {{"near_document", BP_EXPLAIN_NEIGHBOURS},

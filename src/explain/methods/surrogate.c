@@ -67,6 +67,7 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
 
 const bp_explain_method bp_explain_surrogate = {
     .name = "surrogate",
+    .title = "Surrogate model (LIME)",
     .help = "is LIME: a linear model of what the prediction becomes without some of the words",
     .arrays = {{"feature", BP_EXPLAIN_BY_PLACE},
                {"weight", BP_EXPLAIN_BY_INPUT},

@@ -1,7 +1,9 @@
 /* The data of a document's page, as JSON: its tokens, and each method's values for colours or
- * lines. Matrices are bytes in base64, because a thousand tokens have a million values. Called by
- * gather.c. */
+ * lines. Matrices are in base64, because a thousand tokens have a million values. Called by
+ * gather.c.
+ */
 #include "explain/pages/example.h"
+#include "explain/pages/figures.h"
 
 #include "base/mem.h"
 #include "job/report/template.h"
@@ -12,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BESIDE    3   /* tokens before and after one with which a character may be shared */
-#define BYTE_MOST 127 /* a matrix's largest value of a row */
+#define BESIDE      3 /* tokens before and after one with which a character may be shared */
+#define VALUE_BYTES 3 /* of a value of a matrix: a page shows three of its digits */
 
 /* ---- numbers ---- */
 
@@ -63,37 +65,45 @@ static json_t *list_json(const float *values, int64_t count)
 
 /* ---- matrices ---- */
 
-/* Bytes from -127 to 127 of each row's largest value, which `scale` has. */
+/* The upper bytes of a float32, rounded to the nearest: 16 bits of precision. The lowest is first.
+ */
+static void put_value(uint8_t *to, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    if (isfinite(value))
+        bits += 0x80;
+    for (int b = 0; b < VALUE_BYTES; b++)
+        to[b] = (uint8_t)(bits >> 8 * (b + 1));
+}
+
+/* Rows follow each other; a row ends with the last input that its target depends on. */
 static json_t *matrix_json(const explain_shown *shown, const explain_matrix *matrix)
 {
     const bp_explained *document = shown->document;
     int64_t count = 0;
-    uint8_t *bytes =
-        bp_alloc("explain.page", document->K * explain_matrix_columns(matrix, document), 1);
-    json_t *scales = json_array(), *out;
+    uint8_t *bytes = bp_alloc("explain.page",
+                              document->K * explain_matrix_columns(matrix, document), VALUE_BYTES);
+    json_t *out;
     bool has_sign = false;
 
     for (int64_t k = 0; k < document->K; k++) {
         const float *row = explain_matrix_row(matrix, document, k);
         int64_t extent =
             matrix->of_source ? document->S : bp_explain_length(shown->settings, document, k);
-        double most = 0;
 
         for (int64_t t = 0; t < extent; t++) {
-            most = fmax(most, fabs((double)row[t]));
             has_sign = has_sign || row[t] < 0;
+            put_value(bytes + VALUE_BYTES * count++, row[t]);
         }
-        for (int64_t t = 0; t < extent; t++)
-            bytes[count++] =
-                (uint8_t)(most > 0 ? (int)lround((double)row[t] / most * BYTE_MOST) + 128 : 128);
-        (void)json_array_append_new(scales, explain_number_json(most));
     }
-    out =
-        json_pack("{ss ss ss sb sb sb sb so so}", "method", matrix->method->name, "name",
-                  matrix->array->name, "title", explain_matrix_title(matrix->method, matrix->array),
-                  "source", (int)matrix->of_source, "main", (int)explain_matrix_is_main(matrix),
-                  "shared", (int)matrix->method->changes, "signed", (int)has_sign, "scale", scales,
-                  "bytes", explain_base64_json(bytes, (size_t)count));
+    out = json_pack("{ss ss so sb sb sb sb so}", "method", matrix->method->name, "name",
+                    matrix->array->name, "title",
+                    explain_worded(explain_matrix_title(matrix->method, matrix->array)), "source",
+                    (int)matrix->of_source, "main", (int)explain_matrix_is_main(matrix), "shared",
+                    (int)matrix->method->changes, "signed", (int)has_sign, "values",
+                    explain_base64_json(bytes, (size_t)(VALUE_BYTES * count)));
     bp_free(bytes);
     return out;
 }
@@ -326,6 +336,15 @@ static bp_err add_texts(json_t *data, const explain_shown *shown, const explain_
     return err;
 }
 
+/* Has a method something to show of a single document? */
+static bool shows_anything(const json_t *data)
+{
+    return json_array_size(json_object_get(data, "matrices")) > 0 ||
+           json_object_get(json_object_get(data, "lens"), "rank") ||
+           json_object_get(data, "attention") || json_object_get(data, "nearest") ||
+           json_object_get(data, "edits");
+}
+
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller)
 {
     const bp_explained *document = shown->document;
@@ -356,7 +375,7 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
         err = add_texts(data, shown, speller);
     if (shown->weights)
         (void)json_object_set_new(data, "attention", attention_json(shown));
-    *out = err == BP_OK ? explain_script_text(data) : NULL;
+    *out = err == BP_OK && shows_anything(data) ? explain_script_text(data) : NULL;
     json_decref(data);
     explain_spans_clear(&spans);
     return err;

@@ -19,8 +19,8 @@ typedef struct explain_shown {
     const explain_entries *entries; /* of explain.datastore */
 } explain_shown;
 
-/** The data of the page's script, as text without "</script>": docs/explanation.md. Errors: those
- * of texts of tokens. Owns: bp_free(). */
+/** The data of the page's script, as text without "</script>": docs/explanation.md. NULL if no
+ * method explains a single document. Errors: those of texts of tokens. Owns: bp_free(). */
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller);
 
 /** What replaced tokens change, by the results of `counterfactual` (edits.c): {"source": of the

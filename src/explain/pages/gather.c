@@ -104,13 +104,20 @@ json_t *explain_id_of(const explainer *self, int64_t number)
     return name_of(self, id);
 }
 
-/* The beginning of its text. New reference. */
-static json_t *beginning_of(const explain_spans *spans)
+/* The beginning of its text, without special tokens before it: of its source if the spans are
+ * that one's. New reference. */
+static json_t *beginning_of(const explain_shown *shown, const explain_spans *spans, bool of_source)
 {
+    const bp_explained *document = shown->document;
+    const int32_t *tokens = of_source ? document->sources : document->inputs;
     bp_buffer text = {0};
+    int64_t first = 0;
     json_t *out;
 
-    for (int64_t s = 0; s < spans->count && s < BEGIN_SPANS; s++) {
+    while (first < spans->count &&
+           bp_explain_is_special(shown->settings, tokens[spans->list[first].first]))
+        first++;
+    for (int64_t s = first; s < spans->count && s < first + BEGIN_SPANS; s++) {
         const explain_span *span = &spans->list[s];
 
         if (span->space)
@@ -150,7 +157,7 @@ static json_t *lists_of(json_t *object, const char *name, bool of_list)
 
 /* values[count], by layer and head */
 static void add_largest(json_t *list, const explainer *self, int64_t number, const float *values,
-                        int64_t count, const explain_spans *spans)
+                        int64_t count, json_t *text)
 {
     int64_t heads = self->settings.info->heads, best = -1;
 
@@ -162,10 +169,9 @@ static void add_largest(json_t *list, const explainer *self, int64_t number, con
                          (double)values[best]))
         return;
     insert(list, (double)values[best],
-           json_pack("{sf sI sI sI so so}", "value", (double)values[best], "layer",
+           json_pack("{sf sI sI sI so sO}", "value", (double)values[best], "layer",
                      (json_int_t)(best / heads), "head", (json_int_t)(best % heads), "document",
-                     (json_int_t)number, "id", explain_id_of(self, number), "text",
-                     beginning_of(spans)));
+                     (json_int_t)number, "id", explain_id_of(self, number), "text", text));
 }
 
 /* Of the encoder the text is the source. */
@@ -174,6 +180,7 @@ static void add_heads(explain_gathered *gathered, const explainer *self, int64_t
                       const explain_spans *sources)
 {
     const float *at = shown->results;
+    json_t *text = beginning_of(shown, spans, false), *source = beginning_of(shown, sources, true);
 
     for (int m = 0; m < shown->count; m++)
         for (int k = 0; k < BP_EXPLAIN_ARRAYS && shown->methods[m]->arrays[k].name; k++) {
@@ -184,9 +191,11 @@ static void add_heads(explain_gathered *gathered, const explainer *self, int64_t
                 add_largest(lists_of(lists_of(gathered->largest, shown->methods[m]->name, false),
                                      array->name, true),
                             self, number, at, count,
-                            array->shape == BP_EXPLAIN_BY_SOURCE_HEAD ? sources : spans);
+                            array->shape == BP_EXPLAIN_BY_SOURCE_HEAD ? source : text);
             at += count;
         }
+    json_decref(source);
+    json_decref(text);
 }
 
 /* ---- examples ---- */
@@ -199,12 +208,14 @@ static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t n
     json_t *id = explain_id_of(self, number), *row, *page;
     bp_err err = explain_example_data(&data, shown, &gathered->speller);
 
-    if (err == BP_OK) {
-        row = json_pack("{sI sO ss sI}", "document", (json_int_t)number, "id", id, "page", name,
-                        "targets", (json_int_t)shown->document->K);
+    row = json_pack("{sI sO ss* sI}", "document", (json_int_t)number, "id", id, "page",
+                    data ? name : NULL, "targets", (json_int_t)shown->document->K);
+    if (err == BP_OK)
         (void)json_array_append(gathered->examples, row);
+    if (err == BP_OK && data) {
         page = json_copy(row);
-        (void)json_object_set_new(page, "text", beginning_of(spans));
+        (void)json_object_set_new(page, "text", beginning_of(shown, spans, false));
+        (void)json_object_set_new(page, "one", json_boolean(shown->document->K == 1));
         (void)json_array_append_new(gathered->listed, page);
         page = json_copy(row);
         (void)json_object_set_new(page, "data", json_string(data));
@@ -212,8 +223,8 @@ static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t n
                                   explain_title(bp_explain_keys_of(self->job->config)->model, id));
         (void)json_object_set_new(page, "cut", json_boolean(self->texts.cut > 0));
         bp_work_write_page_at(self->job, name, "explain-example", page, BP_OK);
-        json_decref(row);
     }
+    json_decref(row);
     bp_free(data);
     bp_free(name);
     json_decref(id);
@@ -230,13 +241,15 @@ json_t *explain_title(const char *model, const json_t *id)
     return title;
 }
 
-/* Those over inputs, and those over sources. */
+/* Those over inputs, and those over sources; errors of values are no explanation. */
 static void take_sides(explain_gathered *gathered, const explain_matrix *matrices, int count)
 {
     gathered->matrix_counts[0] = gathered->matrix_counts[1] = 0;
     for (int m = 0; m < count; m++) {
         bool side = matrices[m].of_source;
 
+        if (!explain_matrix_is_shown(&matrices[m]))
+            continue;
         gathered->matrices[side][gathered->matrix_counts[side]++] = matrices[m];
     }
 }

@@ -15,7 +15,8 @@ typedef struct explain_gathered {
     explain_agreement *agreement;
     explain_entries entries;
     json_t *largest;  /* {"METHOD": {"STATISTIC": [{"value", "layer", "head", "document"}...]}} */
-    json_t *examples; /* [{"document", "id", "page", "targets"}...] of summary.json */
+    json_t *examples; /* [{"document", "id", "page", "targets"}...] of summary.json; no "page" if
+                         no method explains a single document */
     json_t *listed;   /* the same for the page, with texts */
     explain_matrix matrices[2][EXPLAIN_MATRICES]; /* of either; their values are a document's */
     int matrix_counts[2];

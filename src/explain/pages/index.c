@@ -1,4 +1,5 @@
 /* index.html: summary.json as tables, with the examples. Called by method_files.c. */
+#include "explain/pages/figures.h"
 #include "explain/pages/pages.h"
 
 #include "base/mem.h"
@@ -26,42 +27,6 @@ static void put_figure(json_t *cell, const json_t *value, const json_t *interval
         bp_score_page_add_figure(cell, "low", low, error);
         bp_score_page_add_figure(cell, "high", high, error);
     }
-}
-
-/* A figure or an array in words; summary.json and the files have its name. New reference. */
-static json_t *worded(const char *name)
-{
-    static const char *const WORDS[][2] = {
-        {"changed", "share in which the preferred outcome changes"},
-        {"correlation",
-         "correlation of the changes that the gradient estimates with the real ones"},
-        {"edits", "replaced tokens that a change takes"},
-        {"flagged", "targets with an error above 1 % of what the baseline changes"},
-        {"gradient_x_input", "gradient times input"},
-        {"integrated", "integrated gradients"},
-        {"kl", "KL divergence from the last layer"},
-        {"kl_clipped", "KL divergence from the last layer, clipped"},
-        {"logprob", "log-probability of the target"},
-        {"logprob_best", "log-probability of the last layer's choice"},
-        {"mean_delta", "mean error of the sums"},
-        {"rank", "rank of the target"},
-        {"rank_best", "rank of the last layer's choice"},
-        {"saliency_l1", "saliency, sum of magnitudes"},
-        {"saliency_l2", "saliency, length of the gradient"},
-    };
-    char *text = bp_strdup(name);
-    json_t *words;
-
-    for (size_t k = 0; k < sizeof WORDS / sizeof WORDS[0]; k++)
-        if (strcmp(name, WORDS[k][0]) == 0) {
-            bp_free(text);
-            text = bp_strdup(WORDS[k][1]);
-        }
-    for (char *at = text; *at != '\0'; at++)
-        *at = *at == '_' ? ' ' : *at;
-    words = bp_json_string(text);
-    bp_free(text);
-    return words;
 }
 
 /* ---- figures by head ---- */
@@ -123,9 +88,28 @@ static json_t *largest_rows(const explain_gathered *gathered, const json_t *list
     return rows;
 }
 
+/* Where the first token is the only separator, weights on separators are those on it: the title of
+ * that table; else null. */
+static json_t *equal_to(const json_t *figures, const char *name, bool pairs)
+{
+    static const char SEPARATORS[] = "separators", FIRST[] = "first";
+    size_t before = strlen(name) - strlen(SEPARATORS);
+    char *first;
+    json_t *title = NULL;
+
+    if (strlen(name) < strlen(SEPARATORS) || strcmp(name + before, SEPARATORS) != 0)
+        return json_null();
+    first = bp_sprintf("%.*s%s", (int)before, name, FIRST);
+    if (json_equal(json_object_get(figures, name), json_object_get(figures, first)))
+        title = explain_head_title(first, pairs);
+    bp_free(first);
+    return title ? title : json_null();
+}
+
 static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
                        const json_t *figures, const char *name, int64_t layers)
 {
+    bool pairs = self->settings.info->source_layers > 0;
     const json_t *values = json_object_get(figures, name),
                  *intervals = json_object_get(json_object_get(figures, "intervals"), name);
     json_t *heads = json_array(), *rows = json_array(), *largest;
@@ -136,8 +120,10 @@ static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
         (void)json_array_append_new(rows,
                                     grid_row(values, intervals, l, self->settings.info->heads));
     largest = largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name));
-    return json_pack("{so so so sb so}", "name", worded(name), "heads", heads, "rows", rows,
-                     "has_largest", json_array_size(largest) > 0, "largest", largest);
+    return json_pack("{so so so so so sb so}", "name", explain_head_title(name, pairs), "meaning",
+                     explain_head_meaning(name), "equal", equal_to(figures, name, pairs), "heads",
+                     heads, "rows", rows, "has_largest", json_array_size(largest) > 0, "largest",
+                     largest);
 }
 
 /* ---- figures by layer, and others ---- */
@@ -160,7 +146,7 @@ static json_t *layers_of(const explainer *self, const json_t *figures)
                 continue;
             }
             if (l == 0)
-                (void)json_array_append_new(titles, worded(name));
+                (void)json_array_append_new(titles, explain_worded(name));
             put_figure(cell, json_array_get(list, (size_t)l),
                        json_array_get(json_object_get(json_object_get(figures, "intervals"), name),
                                       (size_t)l));
@@ -197,7 +183,7 @@ static json_t *scalars_of(const bp_explain_method *method, const json_t *figures
     json_object_foreach((json_t *)figures, name, value)
     {
         const json_t *range = json_object_get(json_object_get(figures, "intervals"), name);
-        json_t *row = json_pack("{so}", "name", worded(name));
+        json_t *row = json_pack("{so}", "name", explain_worded(name));
 
         if (json_is_integer(value))
             (void)json_object_set(row, "value", value);
@@ -246,10 +232,11 @@ static void add_words(json_t *tables, const char *name, const char *of, const ch
     bool raised = json_array_size(largest) > 0, lowered = json_array_size(smallest) > 0;
 
     if (raised || lowered)
-        (void)json_array_append_new(
-            tables, json_pack("{so ss* ss* sb so sb so}", "name", worded(name), "of", of, "outcome",
-                              outcome, "raised", (int)raised, "largest", word_rows(largest),
-                              "signed", (int)lowered, "smallest", word_rows(smallest)));
+        (void)json_array_append_new(tables, json_pack("{so ss* ss* sb so sb so}", "name",
+                                                      explain_worded(name), "of", of, "outcome",
+                                                      outcome, "raised", (int)raised, "largest",
+                                                      word_rows(largest), "signed", (int)lowered,
+                                                      "smallest", word_rows(smallest)));
 }
 
 /* pairs: documents have a source and a target. */
@@ -326,6 +313,17 @@ static json_t *curves_of(const json_t *figures)
     return json_null();
 }
 
+/* Targets whose integrated gradients do not sum to what they should; null if there are none. */
+static json_t *flagged_of(const explainer *self, const json_t *figures)
+{
+    json_t *flagged = json_object_get(figures, "flagged");
+
+    return json_integer_value(flagged) > 0 ? json_pack("{sO sO sI}", "count", flagged, "targets",
+                                                       json_object_get(figures, "targets"), "steps",
+                                                       (json_int_t)self->settings.steps)
+                                           : json_null();
+}
+
 /* member: the ensemble's member of these figures; NULL: the model, or the mean. */
 static json_t *method_of(const explain_gathered *gathered, explainer *self, int m,
                          const json_t *figures, const char *member)
@@ -340,10 +338,14 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
         if (layers > 0 && json_is_array(json_object_get(figures, name)))
             (void)json_array_append_new(grids, grid_of(gathered, self, figures, name, layers));
     }
-    return json_pack("{ss ss so so so so so so so}", "name", method->name, "help", method->help,
-                     "member", member ? bp_json_string(member) : json_null(), "own",
+    json_t *scalars = scalars_of(method, figures);
+
+    return json_pack("{sb ss ss ss so so so so so so so so}", "has_scalars",
+                     json_array_size(scalars) > 0, "name", method->name, "title", method->title,
+                     "help", method->help, "flagged", flagged_of(self, figures), "member",
+                     member ? bp_json_string(member) : json_null(), "own",
                      explain_page_of(gathered, self, method, figures), "grids", grids, "layers",
-                     layers_of(self, figures), "scalars", scalars_of(method, figures), "words",
+                     layers_of(self, figures), "scalars", scalars, "words",
                      words_of(method, figures,
                               self->settings.info->source_layers > 0 &&
                                   !bp_task_has_head(&self->settings.info->task)),
@@ -363,7 +365,7 @@ static json_t *agreement_of(const json_t *list)
             const char *side = s == 0 ? "one" : "other",
                        *name = json_string_value(json_object_get(one, side));
 
-            (void)json_object_set_new(row, side, worded(name ? name : ""));
+            (void)json_object_set_new(row, side, explain_worded(name ? name : ""));
         }
         put_figure(row, json_object_get(one, "spearman"), json_object_get(one, "interval"));
         (void)json_array_append_new(rows, row);
@@ -387,6 +389,15 @@ static const char *target_of(const explainer *self)
                    ? "the token that follows in what generate wrote"
                    : "the token that follows in the corpus's target, not in what the model writes";
     return WORDS[self->target];
+}
+
+/* Does a method explain predictions? Others look at states of the whole corpus. */
+static bool has_targets(const explainer *self)
+{
+    for (int m = 0; m < self->count; m++)
+        if (!self->methods[m]->merge)
+            return true;
+    return false;
 }
 
 /* Documents of which the model gives values that are not finite; null if there are none. */
@@ -425,5 +436,8 @@ void explain_index_write(const explain_gathered *gathered, explainer *self, cons
         if (!json_object_get(figures, "members"))
             (void)json_array_append_new(methods, method_of(gathered, self, m, figures, NULL));
     }
+    (void)json_object_set_new(page, "of_targets", json_boolean(has_targets(self)));
+    (void)json_object_set_new(page, "no_examples",
+                              json_boolean(json_array_size(gathered->listed) == 0));
     bp_work_write_page(self->job, "explain", page, BP_OK);
 }

@@ -101,7 +101,8 @@ static bp_err add_maps(json_t *maps, const map_points *points, const explainer *
 /* One row per map of known quality: how well it keeps neighbours. */
 static json_t *qualities_of(const json_t *figures)
 {
-    static const char *const NAMES[] = {"pca", "tsne", "umap"};
+    static const char *const NAMES[] = {"pca", "tsne", "umap"}, *const TITLES[] = {"PCA", "t-SNE",
+                                                                                   "UMAP"};
     json_t *rows = json_array(), *one;
     size_t k;
 
@@ -109,7 +110,7 @@ static json_t *qualities_of(const json_t *figures)
     {
         const json_t *of = json_object_get(one, NAMES[m]);
         json_t *row =
-            json_pack("{ss sO}", "name", NAMES[m], "layer", json_object_get(one, "layer"));
+            json_pack("{ss sO}", "name", TITLES[m], "layer", json_object_get(one, "layer"));
 
         bp_score_page_add_value(row, "trustworthiness", "%.3f",
                                 json_number_value(json_object_get(of, "trustworthiness")));

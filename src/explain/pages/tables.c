@@ -1,6 +1,7 @@
 /* Tables of files, and figures by layer, for pages. Called by the pages of methods of the whole
  * corpus. */
 #include "explain/pages/tables.h"
+#include "explain/pages/figures.h"
 
 #include "base/mem.h"
 #include "infer/score/page/page.h"
@@ -70,10 +71,10 @@ void explain_add_layers(json_t *data, json_t *page, const json_t *figures)
     {
         if (!is_by_layer(name, values, count))
             continue;
-        (void)json_array_append_new(titles, json_string(name));
+        (void)json_array_append_new(titles, explain_worded(name));
         if (count == 0 || !json_is_integer(json_array_get(values, 0)))
-            (void)json_array_append_new(series,
-                                        json_pack("{ss sO}", "name", name, "values", values));
+            (void)json_array_append_new(series, json_pack("{ss so sO}", "name", name, "title",
+                                                          explain_worded(name), "values", values));
     }
     for (size_t at = 0; at < count; at++)
         (void)json_array_append_new(rows, json_pack("{sO so}", "layer", json_array_get(layers, at),

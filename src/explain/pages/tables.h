@@ -20,6 +20,6 @@ extern const explain_page explain_page_projection, explain_page_similarity, expl
  * of reading. */
 bp_err explain_table_read(bp_h5 *h5, const char *name, bp_h5_type type, void **out, int64_t *rows,
                           int64_t *columns);
-/** Add figures.NAME of each layer as lines of a plot, data.figures = [{"name", "values"}...], and
- * as a table, page.layers. */
+/** Add figures.NAME of each layer as lines of a plot, data.figures = [{"name", "title": in words,
+ * "values"}...], and as a table, page.layers. */
 void explain_add_layers(json_t *data, json_t *page, const json_t *figures);

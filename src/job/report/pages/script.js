@@ -24,6 +24,14 @@
     for (k = 0; k < raw.length; k++) bytes[k] = raw.charCodeAt(k);
     return bytes;
   }
+  function valuesOf(text) {  // the three upper bytes of a float32 each
+    var bytes = bytesOf(text), values = new Float32Array(bytes.length / 3), word = new DataView(new ArrayBuffer(4)), k;
+    for (k = 0; k < values.length; k++) {
+      word.setUint32(0, (bytes[3 * k] << 8 | bytes[3 * k + 1] << 16 | bytes[3 * k + 2] << 24) >>> 0);
+      values[k] = word.getFloat32(0);
+    }
+    return values;
+  }
   function digits(value) {
     return value === null || value === undefined ? "\u2013" : Math.abs(value) >= 1000 || value === 0 ? String(Math.round(value)) : value.toPrecision(3);
   }
@@ -50,7 +58,7 @@
   /* Lines over layers: [{name, values}...]; null: none there. */
   function layerLines(layers, series, about) {
     var W = 640, H = 270, LEFT = 72, DOWN = 44, COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"], low = 0, high = 0;
-    var all = [], holder = make("div"), svg, space, key = make("p", {class: "says"}), k;
+    var all = [], holder = make("div"), svg, space, key = make("p", {class: "says"}), step, k;
     holder.innerHTML = "<svg></svg>";
     svg = holder.firstChild;
     space = svg.namespaceURI;
@@ -67,14 +75,18 @@
       high = Math.max(high, v);
     });
     if (high === low) high = low + 1;
+    step = Math.pow(10, Math.floor(Math.log10((high - low) / 3)));  // 1, 2 or 5 times a power of ten: 3 to 7 ticks
+    step *= (high - low) / step > 15 ? 5 : (high - low) / step > 7 ? 2 : 1;
+    low = Math.floor(low / step + 1e-9) * step;
+    high = Math.ceil(high / step - 1e-9) * step;
     function x(at) { return LEFT + (layers.length > 1 ? at / (layers.length - 1) : 0.5) * (W - LEFT - 12); }
     function y(v) { return 16 + (high - v) / (high - low) * (H - DOWN - 16); }
     svg.setAttribute("viewBox", "0 0 " + W + " " + H);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", about);
-    for (k = 0; k <= 4; k++) {
-      put("line", {x1: LEFT, x2: W - 12, y1: y(low + k / 4 * (high - low)), y2: y(low + k / 4 * (high - low)), stroke: "#ddd"});
-      put("text", {x: LEFT - 6, y: y(low + k / 4 * (high - low)) + 4, "text-anchor": "end", "font-size": 12}, tick(low + k / 4 * (high - low), (high - low) / 4));
+    for (k = Math.round(low / step); k <= Math.round(high / step); k++) {
+      put("line", {x1: LEFT, x2: W - 12, y1: y(k * step), y2: y(k * step), stroke: "#ddd"});
+      put("text", {x: LEFT - 6, y: y(k * step) + 4, "text-anchor": "end", "font-size": 12}, tick(k * step, step));
     }
     layers.forEach(function (layer, at) {
       if (layers.length <= 16 || at % Math.ceil(layers.length / 16) === 0) put("text", {x: x(at), y: H - DOWN + 18, "text-anchor": "middle", "font-size": 12}, layer);
@@ -88,7 +100,7 @@
         put("circle", {cx: x(at), cy: y(v), r: 3, fill: colour});
       });
       put("polyline", {points: points.join(" "), fill: "none", stroke: colour, "stroke-width": 2});
-      key.append(make("span", {style: "color:" + colour, text: "\u25cf "}), make("bdi", {text: shown(one.name)}), "   ");
+      key.append(make("span", {style: "color:" + colour, text: "\u25cf "}), make("bdi", {text: shown(one.title || one.name)}), "   ");
     });
     return make("figure", {class: "lines"}, [svg, key]);
   }
