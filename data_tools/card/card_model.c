@@ -27,6 +27,7 @@ typedef struct subject {
     card *card;
     char *run;       /* the run that trained it; NULL if there is none */
     json_t *record;  /* its run.json; NULL: likewise */
+    json_t *machine; /* the run.json with the processor: of an ensemble its first member's */
     run_pairs pairs; /* its config.ini */
     bp_history history;
     bool has_history;
@@ -67,6 +68,8 @@ static bp_err find_run(subject *self)
         err = bp_history_read(&self->history, self->run);
         self->has_history = err == BP_OK;
     }
+    if (err == BP_OK)
+        self->machine = card_machine(self->run, self->record, &self->history);
     return err;
 }
 
@@ -286,24 +289,27 @@ static const char *padding_of(const subject *self)
 
 static void add_figures(subject *self, json_t *procedure, json_t *environment)
 {
-    const bp_curve_figures figures = bp_curve_figures_of(bp_history_main(&self->history));
-    const json_t *mesh = json_object_get(self->record, "mesh");
-    double cores = (double)(integer_of(mesh, "ranks") * integer_of(self->record, "threads"));
+    int64_t members;
+    const bp_curve_figures figures = bp_history_figures(&self->history, &members);
+    const json_t *mesh = json_object_get(self->machine, "mesh");
+    double cores = (double)(integer_of(mesh, "ranks") * integer_of(self->machine, "threads"));
+    const char *of = members > 1 ? " (all members together)" : "",
+               *mean = of[0] ? " (mean of the members)" : "";
 
     if (figures.step > 0)
         card_fact(procedure, "steps", "%s", grouped(figures.step));
     if (figures.tokens > 0)
-        card_fact(procedure, "tokens", "%s%s", grouped(figures.tokens), padding_of(self));
+        card_fact(procedure, "tokens", "%s%s%s", grouped(figures.tokens), of, padding_of(self));
     if (!isnan(figures.loss))
-        card_fact(procedure, "loss of the last batches, nats", "%.4g", figures.loss);
+        card_fact(procedure, "loss of the last batches, nats", "%.4g%s", figures.loss, mean);
     if (!isnan(figures.best_valid_loss))
-        card_fact(procedure, "best validation loss, nats", "%.4g at step %s",
-                  figures.best_valid_loss, grouped(figures.best_step));
+        card_fact(procedure, "best validation loss, nats", "%.4g at step %s%s",
+                  figures.best_valid_loss, grouped(figures.best_step), mean);
     if (!isnan(figures.median_speed))
         card_fact(procedure, "tokens a second", "%.4g%s", figures.median_speed,
                   pads(self) ? PADDED : "");
     if (!isnan(figures.hours) && figures.hours > 0) {
-        card_fact(procedure, "hours of training steps", "%.3g", figures.hours);
+        card_fact(procedure, "hours of training steps", "%.3g%s", figures.hours, of);
         if (cores > 0)
             card_fact(environment, "core hours of training steps",
                       "%.3g (hours times ranks times threads; without validation and checkpoints)",
@@ -318,11 +324,11 @@ static void add_machine(subject *self, json_t *environment)
     const char *name;
     size_t hosts = json_object_size(json_object_get(self->record, "hosts"));
 
-    card_fact(environment, "processor", "%s", text_of(self->record, "cpu"));
+    card_fact(environment, "processor", "%s", text_of(self->machine, "cpu"));
     if (hosts > 0)
         card_fact(environment, "nodes, ranks, threads a rank", "%zu, %lld, %lld", hosts,
-                  integer_of(mesh, "ranks"), integer_of(self->record, "threads"));
-    card_fact(environment, "matrix products", "%s", text_of(self->record, "math_library"));
+                  integer_of(mesh, "ranks"), integer_of(self->machine, "threads"));
+    card_fact(environment, "matrix products", "%s", text_of(self->machine, "math_library"));
     json_object_foreach((json_t *)libraries, name, value)
         card_fact(environment, name, "%s", json_is_string(value) ? json_string_value(value) : "");
 }
@@ -481,15 +487,17 @@ static void add_uses(subject *self, const char *pipeline)
 
 static void add_limits(subject *self)
 {
+    int64_t members = 1;
     const bp_curve_figures figures = self->has_history
-                                         ? bp_curve_figures_of(bp_history_main(&self->history))
+                                         ? bp_history_figures(&self->history, &members)
                                          : (bp_curve_figures){.best_valid_loss = NAN};
     card *to = self->card;
 
     if (self->parameters > 0 && figures.tokens > 0)
-        card_line(to, "limits",
-                  "It was trained on %.3g tokens a parameter, counting repetitions%s.",
-                  (double)figures.tokens / (double)self->parameters, padding_of(self));
+        card_line(to, "limits", "%s trained on %.3g tokens a parameter, counting repetitions%s.",
+                  members > 1 ? "Each member was" : "It was",
+                  (double)figures.tokens / (double)members / (double)self->parameters,
+                  padding_of(self));
     if (self->record && !says(json_object_get(self->record, "exit"), "state", "finished"))
         card_line(to, "limits", "Its training is not finished: %s.",
                   text_of(json_object_get(self->record, "exit"), "state"));
@@ -501,29 +509,6 @@ static void add_limits(subject *self)
         to, "limits",
         "It gives what is probable in its training text, whether or not that is true, fair or "
         "harmless. Nothing was measured but what this card shows.");
-}
-
-static void add_questions(card *to, bool is_trained)
-{
-    static const char *const questions[] = {
-        "**Developed by**, funded by, shared by: who made the model, and who pays for it?",
-        "**License**: under which terms may the weights be used? (`--license`)",
-        "**Language**: which languages does the training text have? (`--language`)",
-        "**Intended use**: for what is it meant, and for what must it not be used?",
-        "**Bias and harm**: which groups of people may be treated worse by its predictions?",
-        "**Training data**: may the texts be used for this? Do their authors know?",
-        "**Environment**: in which region did it run, with what electricity, after what searches?",
-        "**Citation and contact**: how is it cited, and who answers questions?"};
-
-    for (size_t k = 0; k < sizeof questions / sizeof questions[0]; k++)
-        if (!(strstr(questions[k], "--license") && json_object_get(to->data, "license")) &&
-            !(strstr(questions[k], "--language") && json_object_get(to->data, "language")))
-            card_line(to, "open", "%s", questions[k]);
-    if (!is_trained)
-        card_line(
-            to, "open",
-            "**Training**: how was it trained, on which text, with which keys? The checkpoint "
-            "was imported, or its run is not here.");
 }
 
 /* "runs/gpt/checkpoints/best" is called gpt. */
@@ -568,7 +553,7 @@ static void add_all(subject *self, json_t *details)
     (void)json_object_set_new(
         self->card->data, "has_datasets",
         json_boolean(json_array_size(json_object_get(self->card->data, "datasets"))));
-    add_questions(self->card, self->record != NULL);
+    card_questions(self->card, self->record != NULL);
 }
 
 bp_err card_model(card *self)
@@ -594,6 +579,7 @@ bp_err card_model(card *self)
         bp_history_clear(&s.history);
     bp_run_pairs_clear(&s.pairs);
     json_decref(s.record);
+    json_decref(s.machine);
     bp_free(s.run);
     return err;
 }

@@ -336,19 +336,24 @@ static void add_quality(card *self, const json_t *summary, const char *name)
     } shown[] = {{"bleu", "bleu", "BLEU"}, {"chrf2", "chrf", "chrF2"}};
     const json_t *figures = json_object_get(summary, "figures"),
                  *rule = json_object_get(summary, "rule");
-    char *about = bp_sprintf("Texts for %s prompts (%s%s) against their references, with 95 %% "
+    char *how = says(rule, "strategy", "beam")
+                    ? bp_sprintf("beam search, %lld beams", integer_of(rule, "beams"))
+                    : bp_strdup(text_of(rule, "strategy"));
+    char *about = bp_sprintf("Texts for %s prompts (%s) against their references, with 95 %% "
                              "intervals over prompts:",
-                             grouped(integer_of(summary, "prompts")), text_of(rule, "strategy"),
-                             says(rule, "strategy", "beam") ? " search" : "");
+                             grouped(integer_of(summary, "prompts")), how);
     json_t *table = table_new(self, about), *cells = add_row(table, name), *metrics = json_array();
 
     for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
         const json_t *figure = json_object_get(figures, shown[k].name);
+        char *title = bp_sprintf("%s (%s)", shown[k].title, how);
 
         add_title(table, shown[k].title);
         add_cell(cells, card_figure_of(figure));
-        add_metric(metrics, shown[k].type, shown[k].title, json_object_get(figure, "value"));
+        add_metric(metrics, shown[k].type, title, json_object_get(figure, "value"));
+        bp_free(title);
     }
+    bp_free(how);
     add_plain_result(self, json_string_value(json_object_get(self->data, "pipeline")), name,
                      metrics);
     json_decref(metrics);

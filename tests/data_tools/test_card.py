@@ -121,6 +121,14 @@ class Card(JobTest):
         result = run([program("bagpipe-data"), "card", self.at("bag"), self.at("alone-leakage")], 0)
         self.assertIn("[card.other_model]", result.err)
         self.assertIn("2; what follows is of each", self.table(sections["Model details"])["members"])
+        both = []
+        for k in range(2):
+            with open(self.at(f"bag/members/m0{k}/metrics.jsonl"), encoding="utf-8") as file:
+                both.append(json.loads(file.read().splitlines()[-1])["tokens"])
+        procedure = self.table(sections["Training procedure"])  # what both took, not one of them
+        self.assertEqual(procedure["tokens"], f"{sum(both):,} (all members together)")
+        self.assertIn("(all members together)", procedure["hours of training steps"])
+        self.assertIn(read_json(self.at("bag/members/m00"), "run.json")["cpu"], sections["Environmental impact"])
         self.assertEqual(len(front["model-index"][0]["results"]), 1)
         with open(self.at("valid.txt"), encoding="utf-8") as file:
             lines = [line for line in file.read().splitlines() if line][:40]
@@ -144,6 +152,7 @@ class Card(JobTest):
         front, _, text = self.card(self.model, self.at("made"))
         values = {metric["type"]: metric["value"] for metric in front["model-index"][0]["results"][0]["metrics"]}
         self.assertAlmostEqual(values["bleu"], figures["bleu"]["value"], places=4)
+        self.assertEqual({metric["name"] for metric in front["model-index"][0]["results"][0]["metrics"]}, {"BLEU (greedy)", "chrF2 (greedy)"})
         self.assertIn("against their references, with 95 % intervals", text)
         self.must([*generate, f"run.dir={self.at('made-bare')}"])
         self.assertIn("[card.no_references]", run([program("bagpipe-data"), "card", self.model, self.at("made-bare")], 0).err)

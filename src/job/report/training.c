@@ -410,9 +410,8 @@ static json_t *count_text(int64_t value)
 }
 
 static json_t *row_of(const char *run, const char *curve_name, const char *state, int64_t steps,
-                      const bp_curve *curve)
+                      const bp_curve_figures figures)
 {
-    const bp_curve_figures figures = bp_curve_figures_of(curve);
     char time[64];
 
     bp_clock_duration(time, sizeof time, 3600 * figures.hours);
@@ -484,12 +483,14 @@ static json_t *page_of(const training *self)
             const bp_history *run = &self->runs[r];
 
             (void)json_array_append_new(
-                rows, row_of(self->names[r], run->curve_count > 1 ? run->curves[c].name : "",
-                             is_member(run, c) ? "" : run->state, run->steps, &run->curves[c]));
+                rows,
+                row_of(self->names[r], run->curve_count > 1 ? run->curves[c].name : "",
+                       is_member(run, c) ? "" : run->state, run->steps, bp_history_row(run, c)));
         }
     if (self->has_mean)
         (void)json_array_append_new(
-            rows, row_of("mean", "", "", self->runs[0].steps, bp_history_main(&self->mean)));
+            rows, row_of("mean", "", "", self->runs[0].steps,
+                         bp_history_row(&self->mean, self->mean.curve_count - 1)));
     title = self->count == 1 ? json_sprintf("Training of %s", self->names[0])
                              : json_sprintf("%" PRId64 " trainings", self->count);
     page = json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,

@@ -371,3 +371,34 @@ bp_curve_figures bp_curve_figures_of(const bp_curve *curve)
     bp_free(speeds);
     return out;
 }
+
+bp_curve_figures bp_history_figures(const bp_history *history, int64_t *members)
+{
+    bp_curve_figures all = bp_curve_figures_of(bp_history_main(history));
+
+    *members = history->curve_count > 1 ? history->curve_count - 1 : 1;
+    if (history->curve_count < 2)
+        return all;
+    all.tokens = 0;
+    all.hours = 0;
+    for (int64_t k = 0; k < *members; k++) {
+        const bp_curve_figures one = bp_curve_figures_of(&history->curves[k]);
+
+        all.tokens += one.tokens;
+        all.hours += one.hours; /* NaN if one is unknown */
+    }
+    return all;
+}
+
+bp_curve_figures bp_history_row(const bp_history *history, int64_t c)
+{
+    bp_curve_figures mean;
+    int64_t members;
+
+    if (history->curve_count < 2 || c < history->curve_count - 1)
+        return bp_curve_figures_of(&history->curves[c]);
+    mean = bp_history_figures(history, &members);
+    mean.tokens /= members;
+    mean.hours /= (double)members;
+    return mean;
+}

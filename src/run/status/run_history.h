@@ -69,5 +69,10 @@ typedef struct bp_curve_figures {
     double best_valid_loss, median_speed;
 } bp_curve_figures;
 bp_curve_figures bp_curve_figures_of(const bp_curve *curve);
+/** The same of a run: of an ensemble the sums of its members' tokens and hours, and the values of
+ * their mean. *members: how many are added up; 1 if it is no ensemble. */
+bp_curve_figures bp_history_figures(const bp_history *history, int64_t *members);
+/** The figures of curve c; of the mean of others the means of what these took. */
+bp_curve_figures bp_history_row(const bp_history *history, int64_t c);
 /** The main curve of the run: its own, or the members' mean. */
 const bp_curve *bp_history_main(const bp_history *history);
