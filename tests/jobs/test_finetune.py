@@ -273,6 +273,10 @@ class Finetune(TaskTest):
         lines = metrics(self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=60"))
         self.assertLess(lines[-1]["valid_loss"], 0.3 * lines[0]["loss"])
         self.assertNotIn("valid_accuracy", lines[-1])
+        page = pathlib.Path(self.at("number"), "index.html").read_text(encoding="utf-8")
+        self.assertIn("<dd>Mean squared error of a prediction", page)
+        self.assertIn(f"<dt>Validation corpus</dt><dd>{self.at('valid.h5')}</dd>", page)
+        self.assertNotRegex(page, "likelihood|nats|label_smoothing|an ensemble|run.seed</code>: the shaded")
 
     def test_a_hugging_face_folder_comes_back_as_it_went(self):
         for name, keys in (("classes", MODEL), ("roberta", ["model.kind=roberta", "model.first_position=1", *MODEL[1:]]),

@@ -57,6 +57,8 @@ class Plot(JobTest):
         best = min((line for line in lines if "valid_loss" in line), key=lambda line: line["valid_loss"])
         self.assertEqual(row[7:9], [f"{best['valid_loss']:.4f}", str(best["step"])])
         self.assertNotIn("Keys that differ", text)
+        self.assertIn("<dd>Mean negative log-likelihood of a token, in nats, over the batch", text)
+        self.assertNotRegex(text, "label_smoothing|an ensemble|These runs differ")
         if self.gnuplot:
             (train,), (valid,) = self.points(text)
             self.assertEqual([row[0] for row in train], [line["step"] for line in lines])
@@ -127,6 +129,8 @@ class Plot(JobTest):
         self.plot(*runs, "--out", "seeds.html")
         page, text = self.page("seeds.html")
         self.assertEqual([row[0] for row in page.rows[1:5]], [*runs, "mean"])
+        self.assertEqual(page.named("h1"), ["Trainings of second, seed3 and seed4"])
+        self.assertIn("These runs differ only in <code>run.seed</code>", text)
         lines = [metrics(self.at(run)) for run in runs]
         self.assertEqual(page.rows[4][6], f"{sum(line[-1]['loss'] for line in lines) / 3:.4f}")
         if self.gnuplot:

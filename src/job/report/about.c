@@ -105,7 +105,8 @@ void bp_report_about(json_t *page, const char *folder)
                                                  "uncertainty.in_domain",
                                                  "generate.prompts",
                                                  "corpus.train",
-                                                 NULL};
+                                                 NULL},
+                             *const VALID[] = {"corpus.valid", NULL};
     char *real = realpath(folder, NULL);
     json_t *record = NULL, *about = json_array();
     run_pairs pairs = {0};
@@ -117,6 +118,7 @@ void bp_report_about(json_t *page, const char *folder)
     add(about, "Model", value_of(&pairs, MODELS), false);
     add_parameters(about, folder, value_of(&pairs, MODELS));
     add(about, "Corpus", value_of(&pairs, CORPORA), false);
+    add(about, "Validation corpus", value_of(&pairs, VALID), false);
     add(about, "Command", text_of(record, "command"), true);
     add(about, "Version", text_of(record, "version"), false);
     add_date(about, text_of(record, "started"), text_of(record, "started"));

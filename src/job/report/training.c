@@ -11,7 +11,7 @@
 #include "base/process/clock.h"
 #include "job/report/report.h"
 #include "job/report/template.h"
-#include "models/task/kind.h"
+#include "job/report/training_losses.h"
 #include "run/run_folder.h"
 #include "run/status/run_history.h"
 
@@ -285,25 +285,6 @@ static void set_block(json_t *variables, const char *name, bp_buffer *block)
     bp_buffer_clear(block);
 }
 
-/* The unit of the loss, if it is the same in all runs: "nats a token". */
-static const char *unit_of(const training *self)
-{
-    const char *first = NULL;
-
-    for (int64_t r = 0; r < self->count; r++) {
-        const char *name = bp_history_key(&self->runs[r], "task.kind");
-        const bp_task_kind *kind = name && name[0] ? bp_task_kind_named(name) : NULL;
-        const char *unit = !kind || !kind->objective ? "token"
-                           : kind->is_value          ? ""
-                                                     : kind->prediction;
-
-        if (first && strcmp(first, unit) != 0)
-            return "";
-        first = unit;
-    }
-    return first ? first : "";
-}
-
 /* For runs that differ only in their seed: black, with the band that they span. */
 static void describe_mean(json_t *variables, const bp_curve *mean)
 {
@@ -327,13 +308,14 @@ static void put_blocks(bp_buffer *train, bp_buffer *valid, int64_t *validations,
 
 static json_t *variables_of(const training *self)
 {
+    char axis[REPORT_AXIS_BYTES];
     json_t *variables =
         json_pack("{s:[], s:[], s:[], s:[], s:[o, o, o, o], s:o, s:s, s:i, s:i}", "names",
                   "numbers", "members", "few", "most", most_of_curves(self, BP_HISTORY_STEP),
                   most_of_curves(self, BP_HISTORY_TOKENS), most_of_curves(self, BP_HISTORY_HOURS),
-                  most_of_curves(self, BP_HISTORY_SPEED), "top", top_of_losses(self), "unit",
-                  unit_of(self), "alone", (int)(self->count == 1), "accuracies",
-                  (int)isfinite(reach_of(self, BP_HISTORY_VALID_ACCURACY).high));
+                  most_of_curves(self, BP_HISTORY_SPEED), "top", top_of_losses(self), "axis",
+                  report_loss_axis(axis, self->runs, self->count), "alone", (int)(self->count == 1),
+                  "accuracies", (int)isfinite(reach_of(self, BP_HISTORY_VALID_ACCURACY).high));
     bp_buffer train = {0}, valid = {0};
     int64_t validations = 0;
 
@@ -474,6 +456,25 @@ static void add_runs(json_t *page, const training *self)
     bp_free(folders);
 }
 
+/* Names of a few runs, or how many they are. */
+static json_t *title_of(const training *self)
+{
+    bp_buffer names = {0};
+    json_t *title;
+
+    for (int64_t r = 0; r < self->count; r++)
+        bp_buffer_printf(&names, "%s%s",
+                         r == 0                ? ""
+                         : r + 1 < self->count ? ", "
+                                               : " and ",
+                         self->names[r]);
+    title = self->count == 1             ? json_sprintf("Training of %s", names.data)
+            : self->count <= RUNS_ACROSS ? json_sprintf("Trainings of %s", names.data)
+                                         : json_sprintf("%" PRId64 " trainings", self->count);
+    bp_buffer_clear(&names);
+    return title;
+}
+
 static json_t *page_of(const training *self)
 {
     json_t *rows = json_array(), *title, *page;
@@ -491,12 +492,12 @@ static json_t *page_of(const training *self)
         (void)json_array_append_new(
             rows, row_of("mean", "", "", self->runs[0].steps,
                          bp_history_row(&self->mean, self->mean.curve_count - 1)));
-    title = self->count == 1 ? json_sprintf("Training of %s", self->names[0])
-                             : json_sprintf("%" PRId64 " trainings", self->count);
+    title = title_of(self);
     page = json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,
                      "differences", differences_of(self), "thinned", (int)self->thinned, "points",
                      (json_int_t)self->points, "smooth_percent", 100 / SMOOTH_SHARE, "plots");
-    (void)json_object_set_new(page, "unit", json_string(unit_of(self)));
+    report_describe_losses(page, self->runs, self->count);
+    (void)json_object_set_new(page, "seeds", json_boolean(self->has_mean));
     if (self->count == 1)
         bp_report_about(page, self->runs[0].folder);
     else

@@ -1,6 +1,6 @@
 # Trainings over one another. Variables: x ("steps", "tokens" or "hours"); of each curve its name,
 # number (its colour), members (1: it is one of an ensemble) and few (1: so few lines that each is a
-# point); validations (how many); accuracies (1: they have them); unit ("token": what a loss is of); the largest (most) of
+# point); validations (how many); accuracies (1: they have them); axis ("loss, nats a token": the title of the axis of losses); the largest (most) of
 # steps, tokens, hours and tokens/s; alone (1: of one run); top, where the axis of losses ends (NaN: where the curves do); $train and $valid, a
 # block a curve, as training.c writes them. The script in pages/training.html knows where the panel of losses is.
 curves = |names|
@@ -40,7 +40,7 @@ panel(left, right, top, bottom) = \
 line(k) = members[k] ? 1.2 : 2.5
 symbol(k) = few[k] ? 7 : -1
 small(k) = members[k] ? faint(k) : colour(numbers[k])
-faint(k) = (members[k] ? (alone ? '#90' : '#d8') : '#b0') . substr(colour(numbers[k]), 2, 7)
+faint(k) = (members[k] ? (alone ? '#90' : '#b0') : '#b0') . substr(colour(numbers[k]), 2, 7)
 
 # Tics of the small panels: labels of more than five would run together.
 span_x = 1.0 * most_x / unit_x
@@ -57,7 +57,7 @@ do for [format in formats] {
     if (legend == 0) { unset key } else { set key at screen 0.08, screen 1 - 10.0 / page_height left top horizontal maxcols columns Left reverse samplen 2 }
     at = 20 + legend
     eval panel(80, page_width - 20, at, at + loss_height)
-    set ylabel (unit eq '' ? 'loss' : 'loss, nats a ' . unit)
+    set ylabel axis
     set xlabel label_x
     if (top == top) { set yrange [*:top] }
     plot for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):5:6 with filledcurves lc rgb faint(k) fs solid noborder notitle, \
