@@ -234,6 +234,12 @@ class Questions(JobTest):
         self.assertIn(f"{acc['value']:.3f}", rows[2][3])
         self.assertIn(f"{acc['low']:.3f} to {acc['high']:.3f}", page.named("span"))
         self.assertEqual(rows[7][2], "\u2013")  # a target has no chance
+        self.assertEqual(rows[1][2], "\u2013")  # so neither do questions with targets among them
+        known = summary["all"]["acc_norm"]["questions"]
+        self.assertLess(known, summary["all"]["questions"])
+        self.assertIn(f"of {known} questions", page.named("span"))
+        self.assertNotIn("of 24 questions", page.named("span"))
+        self.assertEqual(summary["all"]["perplexity"], summary["tasks"]["targets"]["perplexity"])
         self.assertIn("empty one is the token <code>&lt;|endoftext|&gt;</code>", text)
         wrong = []
         for line in lines:

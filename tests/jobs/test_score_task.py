@@ -77,6 +77,36 @@ class ScoreTask(test_finetune.TaskTest):
         self.check_mistakes(folder, [row for row in Page(page).rows if len(row) == 6 and row[1] in KINDS and row[2] in KINDS])
         self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{3}|There is no plot")
 
+    def page(self, name):
+        return Page(pathlib.Path(self.at(name), "score", "index.html").read_text(encoding="utf-8"))
+
+    def test_both_texts_of_a_pair_are_shown_apart(self):
+        sea, town = (KINDS[kind] for kind in ("sea", "town"))
+        rows = [(sea[k % len(sea)], f"{town[k % len(town)]} the", ("yes", "no")[k % 2], str(k % 3)) for k in range(30)]
+        self.write("pairs.tsv", "one\tother\tsame\tscore\n" + "".join("\t".join(row) + "\n" for row in rows))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "tsv", "--fields", "one,other", "--label", "same",
+                   "--value", "score", "--out", self.at("pairs.h5"), self.at("pairs.tsv")])
+        keys = [f"corpus.train={self.at('pairs.h5')}", f"corpus.valid={self.at('pairs.h5')}", *MODEL, "train.steps=1"]
+        for name, more in (("same", ["task.label=same"]), ("how", ["task.kind=regression", "task.label=score"])):
+            self.scored(f"pairs-{name}", self.tuned(f"pairs-{name}-model", 0, *keys, *more), corpus="pairs.h5")
+            shown = [row[-2:] for row in self.page(f"pairs-{name}").rows if row[0].startswith("pairs.tsv:")]
+            self.assertEqual(len(shown), 10)
+            self.assertTrue({tuple(row) for row in shown} <= {row[:2] for row in rows}, shown)
+
+    def test_words_without_an_entity_come_first(self):
+        """A model that finds no entity has no precision: the page says so."""
+        self.conll("none", [[("the", "O")] * 12 + [("gull", "B-sea" if k == 0 else "O")] for k in range(20)])
+        tuned = self.tuned("none-model", 0, *MODEL, "task.kind=tags", f"corpus.train={self.at('none.h5')}", f"corpus.valid={self.at('none.h5')}",
+                           "train.steps=20", "optimizer.lr=1e-2")
+        summary = self.scored("none-score", tuned, corpus="none.h5")
+        self.assertEqual({row["prediction"] for row in self.predictions("none-score")}, {"O"})
+        page = self.page("none-score")
+        figures = {row[0]: row[1] for row in page.rows if len(row) == 3}
+        self.assertEqual(figures["precision"], "\u2013")
+        self.assertEqual(figures["recall"], "0.000")
+        self.assertEqual(figures["accuracy"], f"{summary['task']['accuracy']['value']:.3f}")
+        self.assertIn(["label", "O", "B-sea"], page.rows)
+
     def check_mistakes(self, folder, shown):
         """Ten of those that the model was surest of, the surest first."""
         with open(pathlib.Path(folder, "score", "predictions.csv"), newline="", encoding="utf-8") as file:
@@ -145,6 +175,13 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertAlmostEqual(summary["task"]["pearson"]["value"], scipy.stats.pearsonr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["spearman"]["value"], scipy.stats.spearmanr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["mse"]["value"], bagpipe_test.metrics(tuned)[-1]["valid_loss"], 3)
+        page = self.page("number-score")
+        self.assertRegex("".join(page.text), "a prediction that is right|There is no plot")
+        texts = {f"valid.jsonl:{k + 1}": one["text"] for k, one in enumerate(self.texts("valid"))}
+        misses = [row for row in page.rows if row[0] in texts]
+        for row, gap in zip(misses, sorted((abs(a - b) for a, b in zip(truth, said)), reverse=True)[:10], strict=True):
+            self.assertAlmostEqual(abs(float(row[1]) - float(row[2])), gap, 2)
+            self.assertTrue(texts[row[0]].startswith(row[3].removesuffix(" \u2026")), row)
         made = run([bagpipe_test.program("bagpipe"), "ensemble", self.at("tune.ini"), f"run.dir={self.at('number-pair')}", *test_finetune.TUNE, *MODEL,
                     "task.kind=regression", "task.label=score", "task.pool=mean", "train.steps=10", "ensemble.members=2"])
         self.assertEqual(made.status, 0, str(made))
@@ -363,6 +400,11 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual((summary["documents"], len(self.predictions("spans-score"))), (len(valid), len(valid)))
         for key, row in zip(valid, self.predictions("spans-score"), strict=True):
             self.assertEqual((row["doc_id"], row["label"], row["prediction"]), (key, valid[key], said[key]))
+        wrong = {row["doc_id"]: row for row, is_right in zip(self.predictions("spans-score"), right) if not is_right}
+        shown = [row for row in self.page("spans-score").rows if row[0] in valid]
+        self.assertEqual([row[-1] for row in shown], [f"{p:.3g}" for p in sorted((float(row["probability"]) for row in wrong.values()), reverse=True)[:10]])
+        for key, question, answer, prediction, _ in shown:
+            self.assertEqual((question, answer, prediction), ("what is on the sea", valid[key] or "(none)", said[key] or "(none)"))
         self.scored("spans-2", tuned, 2, corpus="spans-valid.h5")
         for file in ("summary.json", "predictions.csv", "predictions.json"):
             self.assertEqual(self.bytes_of("spans-score", file), self.bytes_of("spans-2", file))

@@ -106,6 +106,7 @@ void bp_report_about(json_t *page, const char *folder)
                                                  "generate.prompts",
                                                  "corpus.train",
                                                  NULL},
+                             *const QUESTIONS[] = {"score.questions", NULL},
                              *const VALID[] = {"corpus.valid", NULL};
     char *real = realpath(folder, NULL);
     json_t *record = NULL, *about = json_array();
@@ -117,6 +118,7 @@ void bp_report_about(json_t *page, const char *folder)
     add(about, "Run", bp_path_base(real ? real : folder), false);
     add(about, "Model", value_of(&pairs, MODELS), false);
     add_parameters(about, folder, value_of(&pairs, MODELS));
+    add(about, "Questions", value_of(&pairs, QUESTIONS), false);
     add(about, "Corpus", value_of(&pairs, CORPORA), false);
     add(about, "Validation corpus", value_of(&pairs, VALID), false);
     add(about, "Command", text_of(record, "command"), true);

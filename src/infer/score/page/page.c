@@ -323,26 +323,40 @@ bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool
 
 /* ---- the table of figures ---- */
 
-static void add_figures(json_t *rows, const char *kind, const char *name, const json_t *figures)
+enum { FIGURES = 4 };
+
+/* A row. decimals: of each column, those of its first figure; -1: none yet. */
+static void add_figures(json_t *rows, int *decimals, const char *kind, const char *name,
+                        const json_t *figures)
 {
-    static const char *const REALS[][2] = {{"perplexity", "perplexity"},
-                                           {"stderr", "perplexity_stderr_documents"},
-                                           {"bits", "bits_per_byte"},
-                                           {"information", "mutual_information"}};
-    double error =
-        bp_json_number(figures, json_object_get(figures, "clusters")
-                                    ? "perplexity_stderr_clusters"
-                                    : REALS[1][1]); /* for digits, of few documents too */
+    static const char *const REALS[FIGURES][2] = {{"perplexity", "perplexity"},
+                                                  {"stderr", "perplexity_stderr_documents"},
+                                                  {"bits", "bits_per_byte"},
+                                                  {"information", "mutual_information"}};
+    const char *error_of_all =
+        json_object_get(figures, "clusters") ? "perplexity_stderr_clusters" : REALS[1][1];
     char *title = bp_sprintf("%s%s%s", kind, kind[0] ? ": " : "", name);
     json_t *row = json_pack("{s:o, s:O?, s:O?}", "name", bp_score_page_text(title, strlen(title)),
                             "documents", json_object_get(figures, "documents"), "tokens",
                             json_object_get(figures, "tokens"));
 
-    for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
-        bp_score_page_add_figure(row, REALS[k][0],
-                                 k == 1 ? scorer_error_of(figures)
-                                        : bp_json_number(figures, REALS[k][1]),
-                                 k < 2 ? error : NAN);
+    for (int k = 0; k < FIGURES; k++) {
+        double value = k == 1 ? scorer_error_of(figures) : bp_json_number(figures, REALS[k][1]),
+               error = k < 2 ? bp_json_number(figures, error_of_all) : NAN;
+        char *figure = bp_report_figure(value, error, false), *digits;
+
+        if (!figure)
+            continue;
+        if (decimals[k] < 0)
+            decimals[k] =
+                (int)strlen(figure + strcspn(figure, ".")) - (strchr(figure, '.') != NULL);
+        digits = bp_sprintf("%.*f", decimals[k], value);
+        bp_free(figure);
+        figure = bp_report_thousands(digits);
+        (void)json_object_set_new(row, REALS[k][0], bp_json_string(figure));
+        bp_free(figure);
+        bp_free(digits);
+    }
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
@@ -351,15 +365,17 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
 
 static json_t *figures_of(const json_t *summary)
 {
+    int decimals[FIGURES] = {-1, -1, -1, -1};
     json_t *rows = json_array(), *figures, *values;
     const char *name, *value;
 
-    add_figures(rows, "", "all documents", summary);
+    add_figures(rows, decimals, "", "all documents", summary);
     if (json_object_size(json_object_get(summary, "corpora")) > 1)
         json_object_foreach(json_object_get(summary, "corpora"), name, figures)
-            add_figures(rows, "", name, figures);
+            add_figures(rows, decimals, "", name, figures);
     json_object_foreach(json_object_get(summary, "labels"), name, values)
-        json_object_foreach(values, value, figures) add_figures(rows, name, value, figures);
+        json_object_foreach(values, value, figures)
+            add_figures(rows, decimals, name, value, figures);
     return rows;
 }
 

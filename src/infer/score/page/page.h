@@ -34,6 +34,11 @@ bp_err bp_score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus,
 bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
                                 const bp_score_plan *plan, int64_t document);
 
+/** The same of a document of two texts: row.text and row.more of the first one, row.second and
+ * row.more_second. Errors: those of reading. */
+bp_err score_page_add_pair(json_t *row, const bp_tokenizer *tokenizer, const bp_score_plan *plan,
+                           int64_t document);
+
 /** page.plot and page.ece: the reliability diagram of predictions. independent: each prediction is
  * of another text, so that bins have intervals. Errors: those of bp_report_plot. */
 bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool independent);

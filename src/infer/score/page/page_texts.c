@@ -179,6 +179,37 @@ bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
     return place.source > 0 ? add_source(row, tokenizer, plan, &place) : BP_OK;
 }
 
+bp_err score_page_add_pair(json_t *row, const bp_tokenizer *tokenizer, const bp_score_plan *plan,
+                           int64_t document)
+{
+    const char *const KEYS[2][2] = {{"text", "more"}, {"second", "more_second"}};
+    int64_t f = bp_score_plan_file(plan, document), inside = document - plan->first_document[f];
+    bp_corpus_file *file = bp_corpus_file_at(plan->corpus, f);
+    const int64_t *segments, *segment_start;
+    bp_score_document place;
+    bp_err err = bp_score_plan_document(plan, document, &place);
+
+    if (err == BP_OK)
+        err = bp_corpus_file_segments(file, &segments, &segment_start);
+    for (int k = 0; k < 2 && err == BP_OK; k++) {
+        int64_t end = place.start + place.text,
+                second = segments[inside + 1] - segments[inside] > 1
+                             ? segment_start[segments[inside] + 1]
+                             : end,
+                start = k == 0 ? place.start : second,
+                tokens = k == 0 ? second - place.start : end - second,
+                count = tokens < BEGIN_TOKENS ? tokens : BEGIN_TOKENS;
+        int32_t ids[BEGIN_TOKENS];
+        bool cut = false;
+
+        err = bp_corpus_file_read(file, start, count, ids);
+        if (err == BP_OK)
+            err = put_beginning(row, KEYS[k][0], tokenizer, ids, count, &cut);
+        (void)json_object_set_new(row, KEYS[k][1], json_boolean(cut || count < tokens));
+    }
+    return err;
+}
+
 /* A document of a list; *out is a new reference. */
 static bp_err describe(const texts *self, const candidate *one, json_t **out)
 {

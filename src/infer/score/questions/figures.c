@@ -104,26 +104,42 @@ static void add_ties(json_t *out, const sample *all)
     (void)json_object_set_new(out, "acc_ties_shared", bp_json_real(value_of(&shared)));
 }
 
-static json_t *figures_of(const sample *all, uint64_t seed)
+/* Resamples of one kind of questions, with targets or without them, so that the intervals of some
+ * questions do not depend on what others are beside them: values[BP_RESAMPLES][FIGURES]. */
+static void resample(double *values, const sample *all, bool targets, uint64_t seed)
 {
+    sample some = {.of = bp_alloc("score.questions", all->count, sizeof *some.of)};
     const bp_bootstrap spec = {.seed = seed,
                                .resamples = BP_RESAMPLES,
                                .groups = 1,
-                               .documents = &all->count,
+                               .documents = &some.count,
                                .width = FIGURES};
-    double *values = bp_alloc("score.questions", BP_RESAMPLES * FIGURES, sizeof *values);
+
+    for (int64_t k = 0; k < all->count; k++)
+        if (!isnan(all->of[k]->logprob) == targets)
+            some.of[some.count++] = all->of[k];
+    if (some.count < 2 || bp_bootstrap_run(values, &spec, resampled, &some) != BP_OK)
+        for (int i = 0; i < BP_RESAMPLES * FIGURES; i++)
+            values[i] = NAN;
+    bp_free(some.of);
+}
+
+static json_t *figures_of(const sample *all, uint64_t seed)
+{
+    double *values = bp_alloc("score.questions", BP_RESAMPLES * FIGURES, sizeof *values),
+           *of_targets = bp_alloc("score.questions", BP_RESAMPLES * FIGURES, sizeof *of_targets);
     double whole[FIGURES];
     int64_t known[FIGURES];
     json_t *out = json_pack("{sI}", "questions", (json_int_t)all->count);
 
     compute(whole, known, NULL, all);
-    if (all->count < 2 || bp_bootstrap_run(values, &spec, resampled, all) != BP_OK)
-        for (int i = 0; i < BP_RESAMPLES * FIGURES; i++)
-            values[i] = NAN;
+    resample(values, all, false, seed);
+    resample(of_targets, all, true, seed);
     for (int f = 0; f < FIGURES; f++) {
         if (isnan(whole[f]))
             continue;
-        bp_interval interval = interval_of(values, whole[f], known[f], f);
+        bp_interval interval =
+            interval_of(f == PERPLEXITY ? of_targets : values, whole[f], known[f], f);
 
         (void)json_object_set_new(out, NAMES[f],
                                   json_pack("{so so so sI}", "value", bp_json_real(whole[f]), "low",
@@ -132,6 +148,7 @@ static json_t *figures_of(const sample *all, uint64_t seed)
                                             (json_int_t)known[f]));
     }
     add_ties(out, all);
+    bp_free(of_targets);
     bp_free(values);
     return out;
 }

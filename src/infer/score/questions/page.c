@@ -21,17 +21,29 @@
 
 /* ---- tables ---- */
 
-/* {"value", "low", "high"}, texts; null if there is no such figure. */
+/* {"value", "low", "high"}, texts; null if there is no such figure. of: how many questions it is
+ * of, if they are not all of the row. */
 static json_t *cell_of(const json_t *figures, const char *name)
 {
+    json_int_t known =
+                   json_integer_value(json_object_get(json_object_get(figures, name), "questions")),
+               all = json_integer_value(json_object_get(figures, "questions"));
     double value = bp_json_number(json_object_get(figures, name), "value"),
            low = bp_json_number(json_object_get(figures, name), "low"),
            high = bp_json_number(json_object_get(figures, name), "high"), error = (high - low) / 2;
     json_t *cell = json_object();
 
-    bp_score_page_add_figure(cell, "value", value, error);
-    bp_score_page_add_figure(cell, "low", low, error);
-    bp_score_page_add_figure(cell, "high", high, error);
+    if (strcmp(name, "perplexity") == 0) {
+        bp_score_page_add_figure(cell, "value", value, error);
+        bp_score_page_add_figure(cell, "low", low, error);
+        bp_score_page_add_figure(cell, "high", high, error);
+    } else {
+        bp_score_page_add_value(cell, "value", "%.3f", value);
+        bp_score_page_add_value(cell, "low", "%.3f", low);
+        bp_score_page_add_value(cell, "high", "%.3f", high);
+    }
+    if (known > 0 && known < all)
+        (void)json_object_set_new(cell, "of", json_integer(known));
     return cell;
 }
 
@@ -83,7 +95,8 @@ static json_t *table_of(const json_t *rows, const json_t *all, const char *const
     return json_null();
 }
 
-/* The accuracy of guessing for the questions of a task (-1: all) and a group (-1: all). */
+/* The accuracy of guessing for the questions of a task (-1: all) and a group (-1: all). NaN if none
+ * has an answer, and where targets are among them, which have accuracies but no chance. */
 static double chance_of(const bp_question_set *set, int64_t task, int64_t group)
 {
     double sum = 0, count = 0;
@@ -91,13 +104,16 @@ static double chance_of(const bp_question_set *set, int64_t task, int64_t group)
     for (int64_t k = 0; k < set->count; k++) {
         const bp_question *q = &set->questions[k];
 
-        if (q->target || q->answer < 0 || (task >= 0 && q->task != task) ||
-            (group >= 0 && q->group != group))
+        if ((task >= 0 && q->task != task) || (group >= 0 && q->group != group))
             continue;
-        sum += 1 / (double)q->options;
-        count++;
+        if (q->target)
+            return NAN;
+        if (q->answer >= 0) {
+            sum += 1 / (double)q->options;
+            count++;
+        }
     }
-    return sum / count; /* NaN if none has an answer */
+    return sum / count;
 }
 
 static void add_row(json_t *rows, const char *name, const json_t *figures, double chance,

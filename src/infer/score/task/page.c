@@ -2,15 +2,17 @@
  * report.c. */
 #include "infer/score/task/task_priv.h"
 
+#include "base/buffer.h"
 #include "infer/score/page/page.h"
 #include "io/corpus/corpus_writer.h"
+#include "job/report/report.h"
 #include "statistics/calibration.h"
 
 #include <math.h>
 #include <string.h>
 
-#define CONFUSION_SHOWN 40 /* classes of a matrix that a page can show */
-#define MISTAKES        10 /* number of mistakes listed, the most confident ones */
+#define CONFUSION_SHOWN 40   /* classes of a matrix that a page can show */
+#define DRAWN           2000 /* points of a regression's plot */
 
 /* And there are labels to compare with. */
 static bool has_classes(const task_scoring *task)
@@ -40,8 +42,36 @@ static const char *title_of(const char *name)
     return name;
 }
 
-static json_t *figures_of(const json_t *results)
+static double count_at(const json_t *counts, size_t label, size_t prediction)
 {
+    return json_number_value(json_array_get(json_array_get(counts, label), prediction));
+}
+
+/* Words of which no class but "O" is predicted have no entities, of which precision would be. */
+static bool has_no_precision(const task_scoring *task, const json_t *results)
+{
+    const json_t *counts = json_object_get(results, "confusion");
+    size_t K = json_array_size(counts);
+
+    for (size_t label = 0; label < K; label++)
+        for (size_t k = 0; k < K; k++)
+            if (strcmp(task->documents.names[k], "O") != 0 && count_at(counts, label, k) > 0)
+                return false;
+    return task->kind->at_words && K > 0;
+}
+
+/* Of errors, with as many digits as their interval needs; shares and correlations have three. */
+static void add_figure(json_t *row, const char *key, const char *name, double value, double error)
+{
+    if (strcmp(name, "mse") == 0 || strcmp(name, "mae") == 0)
+        bp_score_page_add_figure(row, key, value, error);
+    else
+        bp_score_page_add_value(row, key, "%.3f", value);
+}
+
+static json_t *figures_of(const task_scoring *task, const json_t *results)
+{
+    bool no_precision = has_no_precision(task, results);
     json_t *rows = json_array(), *figure;
     const char *name;
 
@@ -51,14 +81,15 @@ static json_t *figures_of(const json_t *results)
         const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
         bool has = json_is_number(low) && json_is_number(high);
         double error = has ? (json_number_value(high) - json_number_value(low)) / 2 : NAN;
+        bool none = no_precision && strcmp(name, "precision") == 0;
         json_t *row;
 
         if (!json_is_number(json_object_get(figure, "value")))
             continue;
         row = json_pack("{s:s}", "name", title_of(name));
-        bp_score_page_add_figure(row, "value", value, error);
-        bp_score_page_add_figure(row, "low", has ? json_number_value(low) : NAN, error);
-        bp_score_page_add_figure(row, "high", has ? json_number_value(high) : NAN, error);
+        add_figure(row, "value", name, none ? NAN : value, error);
+        add_figure(row, "low", name, has && !none ? json_number_value(low) : NAN, error);
+        add_figure(row, "high", name, has && !none ? json_number_value(high) : NAN, error);
         (void)json_array_append_new(rows, row);
     }
     return rows;
@@ -66,19 +97,14 @@ static json_t *figures_of(const json_t *results)
 
 /* ---- classes ---- */
 
-static double count_at(const json_t *counts, size_t label, size_t prediction)
-{
-    return json_number_value(json_array_get(json_array_get(counts, label), prediction));
-}
-
-/* Class k of the order shown: the tag of no entity, which has most words, is the last one. */
+/* Class k of the order shown: the tag of no entity, which has most words, is the first one. */
 static size_t class_at(const task_scoring *task, size_t K, size_t k)
 {
     size_t none = 0;
 
     while (none < K && strcmp(task->documents.names[none], "O") != 0)
         none++;
-    return k < none || none == K ? k : k + 1 < K ? k + 1 : none;
+    return none == K || k > none ? k : k == 0 ? none : k - 1;
 }
 
 static json_t *class_name(const task_scoring *task, size_t label)
@@ -157,14 +183,25 @@ typedef struct mistake {
 /* Insert it at its place among the most confident ones so far. */
 static void insert(mistake *list, int *count, mistake one)
 {
-    int at = *count < MISTAKES ? (*count)++ : MISTAKES - 1;
+    int at = *count < TASK_MISSES ? (*count)++ : TASK_MISSES - 1;
 
-    if (at == MISTAKES - 1 && *count == MISTAKES && list[at].row >= 0 &&
+    if (at == TASK_MISSES - 1 && *count == TASK_MISSES && list[at].row >= 0 &&
         list[at].log_p >= one.log_p)
         return;
     for (; at > 0 && list[at - 1].log_p < one.log_p; at--)
         list[at] = list[at - 1];
     list[at] = one;
+}
+
+/* The texts of document d of the corpora: both of a pair. */
+static bp_err add_texts(json_t *row, const task_scoring *task, const bp_tokenizer *tokenizer,
+                        int64_t d)
+{
+    const bp_score_plan *plan = &task->self->plan;
+
+    return task->kind->over_positions || task->documents.pair[d]
+               ? score_page_add_pair(row, tokenizer, plan, d)
+               : score_page_add_beginning(row, tokenizer, plan, d);
 }
 
 static bp_err add_mistake(json_t *rows, const task_scoring *task, const bp_tokenizer *tokenizer,
@@ -186,22 +223,29 @@ static bp_err add_mistake(json_t *rows, const task_scoring *task, const bp_token
     bp_score_page_add_value(row, "probability", "%.3f", exp((double)values[best]));
     bp_score_page_add_value(row, "of_label", "%.3g", exp((double)values[label]));
     if (tokenizer)
-        err = score_page_add_beginning(row, tokenizer, &task->self->plan,
-                                       documents->number[one->document]);
+        err = add_texts(row, task, tokenizer, documents->number[one->document]);
     (void)json_array_append_new(rows, row);
     return err;
+}
+
+static bool has_pairs(const task_scoring *task)
+{
+    for (int64_t d = 0; d < task->documents.count; d++)
+        if (task->documents.pair[task->documents.number[d]])
+            return true;
+    return false;
 }
 
 static bp_err add_mistakes(json_t *page, const task_scoring *task)
 {
     const task_documents *documents = &task->documents;
-    mistake list[MISTAKES];
+    mistake list[TASK_MISSES];
     json_t *rows = json_array();
     bp_tokenizer *tokenizer = NULL;
     int count = 0;
     bp_err err = bp_score_page_tokenizer(&tokenizer, task->self->corpus, task->self->config);
 
-    for (int k = 0; k < MISTAKES; k++)
+    for (int k = 0; k < TASK_MISSES; k++)
         list[k] = (mistake){.row = -1};
     for (int64_t d = 0; d < documents->count; d++)
         for (int64_t r = documents->first_row[d]; r < documents->first_row[d + 1]; r++) {
@@ -213,6 +257,121 @@ static bp_err add_mistakes(json_t *page, const task_scoring *task)
     for (int k = 0; k < count && err == BP_OK; k++)
         err = add_mistake(rows, task, tokenizer, &list[k]);
     (void)json_object_set_new(page, "mistakes", rows);
+    (void)json_object_set_new(page, "has_text", json_boolean(tokenizer));
+    (void)json_object_set_new(page, "has_pairs", json_boolean(tokenizer && has_pairs(task)));
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+/* ---- values ---- */
+
+static double miss_of(const task_scoring *task, int64_t r)
+{
+    return fabs((double)task->table[r * task->width] - (double)task->documents.row[r].value);
+}
+
+/* Rows with the largest misses, the largest first: how many there are. */
+static int find_misses(const task_scoring *task, int64_t *list)
+{
+    int count = 0;
+
+    for (int64_t r = 0; r < task->documents.rows; r++) {
+        int at;
+
+        if (!task_has_label(task, r) ||
+            (count == TASK_MISSES && miss_of(task, r) <= miss_of(task, list[count - 1])))
+            continue;
+        count += count < TASK_MISSES;
+        for (at = count - 1; at > 0 && miss_of(task, list[at - 1]) < miss_of(task, r); at--)
+            list[at] = list[at - 1];
+        list[at] = r;
+    }
+    return count;
+}
+
+/* page.misses of a regression, whose documents have a row each. */
+static bp_err add_value_misses(json_t *page, const task_scoring *task)
+{
+    int64_t list[TASK_MISSES];
+    int count = find_misses(task, list);
+    json_t *rows = json_array();
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = bp_score_page_tokenizer(&tokenizer, task->self->corpus, task->self->config);
+
+    for (int k = 0; k < count && err == BP_OK; k++) {
+        int64_t d = task->documents.number[list[k]];
+        char id[BP_CORPUS_ID_BYTES + 1];
+        json_t *row = json_object();
+
+        err = task_documents_id(&task->documents, d, id, sizeof id);
+        (void)json_object_set_new(row, "id", bp_score_page_text(id, err == BP_OK ? strlen(id) : 0));
+        bp_score_page_add_value(row, "label", "%.4g", (double)task->documents.row[list[k]].value);
+        bp_score_page_add_value(row, "prediction", "%.4g",
+                                (double)task->table[list[k] * task->width]);
+        if (err == BP_OK && tokenizer)
+            err = add_texts(row, task, tokenizer, d);
+        (void)json_array_append_new(rows, row);
+    }
+    (void)json_object_set_new(page, "misses", rows);
+    (void)json_object_set_new(page, "has_text", json_boolean(tokenizer));
+    (void)json_object_set_new(page, "has_pairs", json_boolean(tokenizer && has_pairs(task)));
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+/* page.plot: predictions by values, of documents at even steps if there are many. */
+static bp_err add_values(json_t *page, const task_scoring *task)
+{
+    int64_t rows = task->documents.rows, drawn = rows < DRAWN ? rows : DRAWN;
+    double low = INFINITY, high = -INFINITY;
+    bp_buffer points = {0}, right = {0};
+    json_t *variables;
+    bp_err err;
+
+    for (int64_t k = 0; k < drawn; k++) {
+        int64_t r = k * rows / drawn;
+
+        if (!task_has_label(task, r))
+            continue;
+        low = fmin(low, (double)task->documents.row[r].value);
+        high = fmax(high, (double)task->documents.row[r].value);
+        bp_buffer_printf(&points, "%.6g,%.6g\n", (double)task->documents.row[r].value,
+                         (double)task->table[r * task->width]);
+    }
+    bp_buffer_printf(&right, "%.6g,%.6g\n%.6g,%.6g\n", low, low, high, high);
+    variables =
+        json_pack("{s:s, s:s}", "$points", points.data ? points.data : "", "$right", right.data);
+    err = points.data ? bp_report_plot(page, "regression", variables, "values") : BP_OK;
+    (void)json_object_set_new(page, "of_values", json_true());
+    if (rows > DRAWN)
+        (void)json_object_set_new(page, "drawn", json_integer((json_int_t)drawn));
+    json_decref(variables);
+    bp_buffer_clear(&points);
+    bp_buffer_clear(&right);
+    return err == BP_OK ? add_value_misses(page, task) : err;
+}
+
+/* ---- spans ---- */
+
+/* page.answers from task->misses, with the questions. */
+static bp_err add_answers(json_t *page, const task_scoring *task)
+{
+    bp_tokenizer *tokenizer = NULL;
+    json_t *row;
+    size_t k;
+    bp_err err = bp_score_page_tokenizer(&tokenizer, task->self->corpus, task->self->config);
+
+    json_array_foreach(task->misses, k, row)
+    {
+        double probability = bp_json_number(row, "probability");
+
+        if (err == BP_OK && tokenizer)
+            err = add_texts(row, task, tokenizer,
+                            json_integer_value(json_object_get(row, "document")));
+        bp_score_page_add_value(row, "probability", "%.3g", probability);
+    }
+    (void)json_object_set(page, "answers", task->misses);
+    (void)json_object_set_new(page, "of_answers", json_true());
     (void)json_object_set_new(page, "has_text", json_boolean(tokenizer));
     bp_tokenizer_free(&tokenizer);
     return err;
@@ -244,7 +403,7 @@ void task_page_write(const task_scoring *task)
     json_t *page = json_pack(
         "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "model",
         bp_score_page_text(model, strlen(model)), "kind", task->kind->name, "figures",
-        figures_of(results), "documents", json_object_get(summary, "documents"), "step",
+        figures_of(task, results), "documents", json_object_get(summary, "documents"), "step",
         json_object_get(json_object_get(summary, "model"), "step"), "context",
         (json_int_t)task->documents.length, "members", (json_int_t)self->info.members, "ensemble",
         self->info.members > 0, "has_classes", (int)has_classes(task), "of_words",
@@ -263,5 +422,9 @@ void task_page_write(const task_scoring *task)
         err = score_page_add_reliability(
             page, &sums, bp_task_kind_of(&self->info.task)->whole_text && !self->clusters);
     }
+    if (task->kind->is_value && task_has_figures(task))
+        err = add_values(page, task);
+    if (task->misses)
+        err = add_answers(page, task);
     bp_work_write_page(self->job, "task", page, err);
 }

@@ -7,6 +7,7 @@
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "infer/score/page/page.h"
 #include "io/corpus/corpus_writer.h"
 #include "statistics/task_metrics.h"
 #include "text/tokenizer/answers.h"
@@ -196,8 +197,41 @@ static bp_line line_of(const question *one, size_t k)
     return (bp_line){text ? text : "", text ? strlen(text) : 0};
 }
 
-static bp_err estimate(const task_scoring *task, const question *questions, int64_t count,
-                       json_t **out)
+/* A text for the page; null if it is empty. */
+static json_t *shown(const char *text)
+{
+    return text[0] ? bp_score_page_text(text, strlen(text)) : json_null();
+}
+
+/* The surest answers that are not exact, the surest first. */
+static json_t *misses_of(const question *questions, const double *exact, int64_t count)
+{
+    const question *list[TASK_MISSES];
+    int found = 0;
+    json_t *rows = json_array();
+
+    for (int64_t k = 0; k < count; k++) {
+        const question *one = &questions[k];
+        int at;
+
+        if (exact[k] == 1 ||
+            (found == TASK_MISSES && one->probability <= list[TASK_MISSES - 1]->probability))
+            continue;
+        found += found < TASK_MISSES;
+        for (at = found - 1; at > 0 && list[at - 1]->probability < one->probability; at--)
+            list[at] = list[at - 1];
+        list[at] = one;
+    }
+    for (int k = 0; k < found; k++)
+        (void)json_array_append_new(
+            rows,
+            json_pack("{s:o, s:I, s:o, s:o, s:f}", "id", shown(list[k]->id), "document",
+                      (json_int_t)list[k]->document, "answer", shown(line_of(list[k], 0).text),
+                      "prediction", shown(list[k]->answer), "probability", list[k]->probability));
+    return rows;
+}
+
+static bp_err estimate(task_scoring *task, const question *questions, int64_t count, json_t **out)
 {
     int64_t *numbers = bp_alloc("score.task", count, sizeof *numbers);
     size_t references = 1;
@@ -223,6 +257,7 @@ static bp_err estimate(const task_scoring *task, const question *questions, int6
                                     .references = (int64_t)references,
                                     .hypothesis = lines,
                                     .reference = each});
+    task->misses = misses_of(questions, exact, count);
     err = task_estimate(out, task, &bp_metric_spans, &answers, numbers, count);
     bp_free(exact);
     bp_free(each);

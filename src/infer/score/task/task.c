@@ -166,6 +166,7 @@ static bp_err merge(void *context, bp_parts *parts)
     if (err == BP_OK)
         err = task->results->write(task);
     bp_free(task->table);
+    json_decref(task->misses);
     return err;
 }
 

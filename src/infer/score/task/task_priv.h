@@ -40,6 +40,8 @@ struct task_scoring {
     int64_t width;       /* of a row */
     float *table;        /* [documents.rows][width], of outcomes by statistics; on the coordinator,
                             at the end */
+    json_t *misses;      /* of spans: {"id", "document", "answer", "prediction", "probability"} of
+                            the surest wrong answers; else NULL */
     float *row;          /* [width] */
     float *log_p;        /* [rows of a group][outcomes], of spans [TASK_GROUP][2][length] */
     float *values;       /* [statistics][TASK_GROUP][documents.length] for an ensemble */
@@ -79,6 +81,7 @@ bp_err task_estimate(json_t **out, const task_scoring *task, const bp_metric *me
                      const void *answers, const int64_t *documents, int64_t count);
 
 /* page.c */
+#define TASK_MISSES 10 /* listed */
 /** Write index.html, after the summary exists. */
 void task_page_write(const task_scoring *task);
 
