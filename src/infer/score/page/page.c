@@ -351,6 +351,7 @@ static void add_figures(json_t *rows, int *decimals, const char *kind, const cha
                error = k < 2 ? bp_json_number(figures, REALS[1][1]) : NAN;
         char *figure = bp_report_figure(value, error, false), *digits;
 
+        (void)json_object_set_new(row, REALS[k][0], json_null());
         if (!figure)
             continue;
         if (decimals[k] < 0)
