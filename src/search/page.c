@@ -4,8 +4,10 @@
 
 #include "base/buffer.h"
 #include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "job/report/report.h"
 
 #include <math.h>
@@ -70,24 +72,38 @@ static void add_rows(json_t *page, const nas *self)
     bp_free(order);
 }
 
+/* Has a trial a training from scratch that is not its score? */
+static bool has_finals(const nas *self)
+{
+    for (int64_t k = 0; k < self->count; k++)
+        if (isfinite(self->trials[k].final_loss) &&
+            self->trials[k].final_loss != self->trials[k].score)
+            return true;
+    return false;
+}
+
 /* page.plot: parameters and losses of all trials. */
 static bp_err add_plot(json_t *page, const nas *self)
 {
+    int64_t winner = nas_winner(self);
+    char best[NAS_NAME_BYTES] = "";
     bp_buffer points = {0};
-    int finals = 0;
     json_t *variables;
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < self->count; k++) {
         const nas_trial *trial = &self->trials[k];
 
-        finals += isfinite(trial->final_loss) != 0;
         if (isfinite(trial->score))
-            bp_buffer_printf(&points, "%lld,%.6g,%.6g\n", (long long)trial->parameters,
-                             trial->score, isfinite(trial->final_loss) ? trial->final_loss : NAN);
+            bp_buffer_printf(&points, "%lld,%.6g,%.6g,%d\n", (long long)trial->parameters,
+                             trial->score, isfinite(trial->final_loss) ? trial->final_loss : NAN,
+                             k == winner);
     }
+    if (winner >= 0)
+        nas_trial_name(winner, best);
     variables =
-        json_pack("{s:i, s:s}", "finals", finals, "$trials", points.data ? points.data : "");
+        json_pack("{s:i, s:i, s:s, s:s}", "finals", (int)has_finals(self), "shared",
+                  (int)self->is_shared, "best", best, "$trials", points.data ? points.data : "");
     if (points.data)
         err = bp_report_plot(page, "search", variables, "search");
     json_decref(variables);
@@ -149,10 +165,15 @@ static void add_flops(json_t *page, const json_t *summary)
     json_t *rows = json_array();
 
     for (size_t k = 0; k < sizeof NAMES / sizeof NAMES[0]; k++) {
-        json_t *row = json_pack("{s:s}", "name", NAMES[k].name);
+        double value =
+            json_real_value(json_object_get(json_object_get(summary, "flops"), NAMES[k].key));
+        int exponent = value > 0 ? (int)floor(log10(value)) : 0;
+        json_t *row;
 
-        put(row, "value", "%.3g",
-            json_real_value(json_object_get(json_object_get(summary, "flops"), NAMES[k].key)));
+        if (!(value > 0))
+            continue;
+        row = json_pack("{s:s, s:i}", "name", NAMES[k].name, "exponent", exponent);
+        put(row, "value", "%.2f", value / pow(10, exponent));
         (void)json_array_append_new(rows, row);
     }
     (void)json_object_set_new(page, "flops", rows);
@@ -162,10 +183,15 @@ void nas_write_page(const nas *self, const json_t *summary)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
     char *path = nas_path(self, "index.html");
-    json_t *page = json_pack("{s:s, s:s, s:b, s:I}", "title", "A search for the shape of a model",
-                             "method", self->method->name, "shared", (int)self->is_shared, "trials",
+    json_t *page = json_pack("{s:s, s:b, s:b, s:I}", "method", self->method->name, "shared",
+                             (int)self->is_shared, "finals", (int)has_finals(self), "trials",
                              (json_int_t)self->count);
+    char *name = bp_printable(bp_path_base(run_dir));
     bp_err err;
+
+    (void)json_object_set_new(page, "title",
+                              json_sprintf("Search for the shape of a model: %s", name));
+    bp_free(name);
 
     bp_report_about(page, run_dir);
     add_rows(page, self);

@@ -137,6 +137,8 @@ class Search(JobTest):
             page = file.read()
         self.assertNotRegex(page, "https?://(?!www.w3.org)")
         self.assertIn(rows[0]["trial"], page)
+        self.assertIn("<h1>Search for the shape of a model: ranked</h1>", page)
+        self.assertIn("<th>score</th><th>from scratch</th>", page)
 
     def test_boosted_trees_order_the_same_trials_another_way(self):
         self.made("boosted", 0, *RANKED, "search.ranker=boosted", "search.final=1")

@@ -458,6 +458,10 @@ class Uncertainty(UncertaintyTest):
         for method in METHODS:
             self.assertIn(method, "".join(page.text))
         self.assertIn("bagpipe uncertainty", "".join(page.text))
+        for name in ("Perplexity", "Adaptive ECE"):  # which it does not show
+            self.assertNotIn(name, page.named("dt"))
+        self.assertNotRegex("".join(page.named("dd")), r"\bnull\b|differences\.A|_low|_tempered|_calibration_error")
+        self.assertIn("NLL, nats a token", [row[0] for row in page.rows])
 
     def test_plots_are_drawn(self):
         if shutil.which("gnuplot") is None:

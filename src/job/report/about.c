@@ -107,6 +107,7 @@ void bp_report_about(json_t *page, const char *folder)
                                                  "corpus.train",
                                                  NULL},
                              *const QUESTIONS[] = {"score.questions", NULL},
+                             *const SHIFTED[] = {"uncertainty.shifted", NULL},
                              *const VALID[] = {"corpus.valid", NULL};
     char *real = realpath(folder, NULL);
     json_t *record = NULL, *about = json_array();
@@ -120,6 +121,7 @@ void bp_report_about(json_t *page, const char *folder)
     add_parameters(about, folder, value_of(&pairs, MODELS));
     add(about, "Questions", value_of(&pairs, QUESTIONS), false);
     add(about, "Corpus", value_of(&pairs, CORPORA), false);
+    add(about, "Shifted text", value_of(&pairs, SHIFTED), false);
     add(about, "Validation corpus", value_of(&pairs, VALID), false);
     add(about, "Command", text_of(record, "command"), true);
     add(about, "Version", text_of(record, "version"), false);

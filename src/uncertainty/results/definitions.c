@@ -28,7 +28,8 @@ static const comparison_definition DEFINITIONS[] = {
     {"ece", "ECE",
      "expected calibration error of the top prediction, sum_b n_b / N |accuracy_b - confidence_b| "
      "over 15 equal-width bins (k/15, (k+1)/15], confidence_b the mean in the bin (L1; Guo et al. "
-     "2017). Noise alone makes it larger than 0, so it has no interval: see rms_calibration_error"},
+     "2017). Noise alone makes it larger than 0, so it has no interval: see the RMS calibration "
+     "error"},
     {"ece_adaptive", "Adaptive ECE",
      "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)",
      "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)",
@@ -38,22 +39,22 @@ static const comparison_definition DEFINITIONS[] = {
      "to it, estimated from differences between documents (debiased; Kumar, Liang and Ma 2019): a "
      "little below 0 where the truth is near 0"},
     {"rms_calibration_error", "RMS calibration error",
-     "the root of squared_calibration_error and of its interval, 0 of what is below 0; the true "
+     "the root of the squared calibration error and of its interval, 0 of what is below 0; the "
+     "true "
      "one is never below the true ECE"},
     {"tempered", "Tempered",
-     "nll_tempered, brier_tempered, ece_tempered, squared_calibration_error_tempered and "
-     "rms_calibration_error_tempered: these figures of the distribution at the method's "
-     "temperature, p^(1/T) over its sum, in the domain. T is fitted on corpus.valid and taken as "
-     "given: resamples do not fit it again. The accuracy is the same at any temperature. null of a "
-     "method that was scored by an older version, and of predictions of others without rows of "
-     "corpus.valid"},
-    {"nll_tempered", "NLL, tempered", "nll at the method's temperature"},
-    {"brier_tempered", "Brier, tempered", "brier at the method's temperature"},
-    {"ece_tempered", "ECE, tempered", "ece at the method's temperature, without an interval"},
+     "NLL, Brier, ECE and the squared and RMS calibration error of the distribution at the "
+     "method's temperature, p^(1/T) over its sum, in the domain. T is fitted on corpus.valid and "
+     "taken as given: resamples do not fit it again. The accuracy is the same at any temperature. "
+     "Missing for a method that an older version scored, and for predictions of others without "
+     "rows of corpus.valid"},
+    {"nll_tempered", "NLL, tempered", "NLL at the method's temperature"},
+    {"brier_tempered", "Brier, tempered", "Brier at the method's temperature"},
+    {"ece_tempered", "ECE, tempered", "ECE at the method's temperature, without an interval"},
     {"rms_calibration_error_tempered", "RMS calibration error, tempered",
-     "rms_calibration_error at the method's temperature"},
+     "RMS calibration error at the method's temperature"},
     {"squared_calibration_error_tempered", "Squared calibration error, tempered",
-     "squared_calibration_error at the method's temperature"},
+     "squared calibration error at the method's temperature"},
     {"aurc", "AURC",
      "area under the risk-coverage curve: mean error rate of the k most confident tokens over all "
      "k (Geifman et al. 2019), lower is better",
@@ -62,11 +63,12 @@ static const comparison_definition DEFINITIONS[] = {
      "area under the risk-coverage curve: mean error rate of the k most confident predictions over "
      "all k (Geifman et al. 2019), lower is better"},
     {"accuracy_at", "Selective accuracy",
-     "accuracy_at_80: accuracy of the 80 % of the tokens with the highest confidence; tokens of "
+     "at 80 % coverage: accuracy of the 80 % of the tokens with the highest confidence; tokens of "
      "equal confidence count as their mean (El-Yaniv and Wiener 2010)",
-     "accuracy_at_80: accuracy of the 80 % of the documents with the highest confidence; documents "
+     "at 80 % coverage: accuracy of the 80 % of the documents with the highest confidence; "
+     "documents "
      "of equal confidence count as their mean (El-Yaniv and Wiener 2010)",
-     "accuracy_at_80: accuracy of the 80 % of the predictions with the highest confidence; those "
+     "at 80 % coverage: accuracy of the 80 % of the predictions with the highest confidence; those "
      "of "
      "equal confidence count as their mean (El-Yaniv and Wiener 2010)"},
     {"sets", "Conformal sets",
@@ -78,13 +80,13 @@ static const comparison_definition DEFINITIONS[] = {
      "promise is for predictions exchangeable with those of corpus.valid"},
     {"temperature", "Temperature",
      "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
-     "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
+     "method is too sure of itself (Guo et al. 2017); missing without corpus.valid"},
     {"ood", "Shift detection",
      "is a document of the shift distinguished from one in the domain by its mean score a token? "
      "Positive class: shifted; a higher score speaks for it. Scores: mutual_information (between "
      "the prediction and the member: what the model does not know), entropy (of the mixture: all "
      "that is uncertain), nll. A method of one distribution has no mutual information (it is 0 for "
-     "all text), so no figure and no difference by it: null",
+     "all text), so no figure and no difference by it",
      "is a document of the shift distinguished from one in the domain? Positive class: shifted; a "
      "higher score speaks for it. Scores: mutual_information (between the prediction and the "
      "member: what the model does not know), entropy (of the mixture: all that is uncertain), "
@@ -98,7 +100,7 @@ static const comparison_definition DEFINITIONS[] = {
      "2018; its energy is minus the logarithm of the precision). No label of a shifted document is "
      "used. A method of one distribution has no mutual "
      "information, "
-     "so no figure and no difference by it: null",
+     "so no figure and no difference by it",
      "is a document of the shift distinguished from one in the domain by the mean score of its "
      "predictions? Positive class: shifted; a higher score speaks for it. Scores: "
      "mutual_information (between the prediction and the member), entropy (of the mixture), "
@@ -107,7 +109,7 @@ static const comparison_definition DEFINITIONS[] = {
      "spans), mahalanobis (with :mahalanobis: the squared distance of the last state from the "
      "nearest class mean of corpus.train, in the covariance that classes share; Lee et al. 2018; "
      "not of spans). No label of a shifted document is used. A method of one distribution has no "
-     "mutual information, so no figure and no difference by it: null"},
+     "mutual information, so no figure and no difference by it"},
     {"members", "Members",
      "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
      "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
@@ -121,19 +123,20 @@ static const comparison_definition DEFINITIONS[] = {
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
-     "_low and _high: 95 % percentile bootstrap over documents, with uncertainty.cluster over the "
+     "95 % percentile bootstrap over documents, with uncertainty.cluster over the "
      "clusters of documents that share its label's value; all methods see the same resamples "
      "(paired), so a difference has an interval of its own, often narrower than those of its "
      "sides. That of AUPR is made of its resamples' deviation on the scale of logits, and FPR95 "
-     "has one from 50 documents of each kind up. That of squared_calibration_error is corrected "
+     "has one from 50 documents of each kind up. That of the squared calibration error is "
+     "corrected "
      "for bias: simulated, it covers 95 % of "
-     "the time, more where the error is near 0. ece and ece_adaptive have none"},
-    {"differences", "Differences", "differences.A.B is A minus B"},
+     "the time, more where the error is near 0. the ECE and the adaptive ECE have none"},
+    {"differences", "Differences", "the first method minus the second"},
     {"train_seconds", "Training",
      "wall-clock seconds of the training steps of all models of the method, one after another, "
-     "those after a best checkpoint too; null for models that were imported"},
+     "those after a best checkpoint too; missing for models that were imported"},
     {"fit_seconds", "Fit",
-     "seconds of the fit of :laplace or :mahalanobis; null for other methods"},
+     "seconds of the fit of :laplace or :mahalanobis; missing for other methods"},
     {"score_seconds", "Scoring",
      "wall-clock seconds to score all corpora, over all starts but those that were killed"},
     {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},
@@ -158,13 +161,14 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "has no interval"},
     {"variance", "Variance", "mean variance between members: what the method does not know"},
     {"mse", "MSE", "mean squared error of the mean, lower is better"},
-    {"rmse", "RMSE", "the root of mse and of its interval"},
+    {"rmse", "RMSE", "the root of the MSE and of its interval"},
     {"aurc", "AURC",
      "area under the risk-coverage curve: mean squared error of the k documents with the least "
-     "variance over all k (Geifman et al. 2019), lower is better; null of a method of one member, "
+     "variance over all k (Geifman et al. 2019), lower is better; missing for a method of one "
+     "member, "
      "whose predictions have one variance"},
     {"mse_at", "Selective MSE",
-     "mse_at_80: mean squared error of the 80 % of the documents with the least variance"},
+     "at 80 % coverage: mean squared error of the 80 % of the documents with the least variance"},
     {"ood", "Shift detection",
      "is a document of the shift distinguished from one in the domain by its variance? Positive "
      "class: shifted. Scores: mutual_information (log(1 + variance / noise_variance) / 2), entropy "
@@ -180,17 +184,17 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
-     "_low and _high: 95 % percentile bootstrap over documents, with uncertainty.cluster over the "
+     "95 % percentile bootstrap over documents, with uncertainty.cluster over the "
      "clusters of documents that share its label's value; all methods see the same resamples "
      "(paired), so a difference has an interval of its own. That of AUPR is made of its resamples' "
      "deviation on the scale of logits, and FPR95 has one from 50 documents of each kind up. "
      "calibration_error has none"},
-    {"differences", "Differences", "differences.A.B is A minus B"},
+    {"differences", "Differences", "the first method minus the second"},
     {"reliability", "Reliability",
      "of each level (confidence): the share of values in the central interval (accuracy)"},
     {"train_seconds", "Training",
      "wall-clock seconds of the training steps of all models of the method, one after another; "
-     "null for models that were imported"},
+     "missing for models that were imported"},
     {"score_seconds", "Scoring",
      "wall-clock seconds to score all corpora, over all starts but those that were killed"},
     {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},

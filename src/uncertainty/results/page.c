@@ -27,6 +27,12 @@ static json_t *real_text(double value, double error, bool difference)
     return out;
 }
 
+/* A figure without an interval, with the digits of those beside it. */
+static json_t *plain_cell(double value)
+{
+    return json_pack("{s:o}", "value", isfinite(value) ? json_sprintf("%.4f", value) : json_null());
+}
+
 static json_t *cell(const comparison_value *value, bool difference)
 {
     bool interval = isfinite(value->low) && isfinite(value->high);
@@ -58,6 +64,11 @@ static const char *title_of(const comparison_results *results, const char *key)
 /* New reference. */
 static json_t *figure_title(const comparison_results *results, int figure)
 {
+    const char *key = figure < COMPARISON_FIGURES ? comparison_figure_name(results, figure) : NULL;
+
+    if (key && strncmp(key, "nll", 3) == 0)
+        return json_sprintf("%s, nats a %s", title_of(results, key),
+                            comparison_prediction_name(results));
     return figure < COMPARISON_FIGURES
                ? json_string(title_of(results, comparison_figure_name(results, figure)))
                : json_sprintf("%s at %d %% coverage", results->task->is_value ? "MSE" : "Accuracy",
@@ -120,10 +131,11 @@ static json_t *method_rows(const comparison_results *results)
             const comparison_value rms = comparison_rms(&results->results[m], squared ? f : 0);
             const comparison_value cost = {figure ? 0 : cost_of(results, m, f - figures), NAN, NAN};
 
-            add(values, cell(!figure   ? &cost
-                             : squared ? &rms
-                                       : &results->results[m].values[f],
-                             false));
+            add(values, figure && is_ece(f) ? plain_cell(results->results[m].values[f].value)
+                                            : cell(!figure   ? &cost
+                                                   : squared ? &rms
+                                                             : &results->results[m].values[f],
+                                                   false));
         }
         add(rows,
             json_pack("{s:o, s:o}", "title",
@@ -303,6 +315,12 @@ static const char *bars_of(const comparison_results *results)
                                               "are no error bars.";
 }
 
+/* Does the page show this figure of summary.json? */
+static bool is_shown(const char *key)
+{
+    return strcmp(key, "perplexity") != 0 && strcmp(key, "ece_adaptive") != 0;
+}
+
 bp_err comparison_page_write(const comparison_results *results)
 {
     int64_t methods = results->methods.count;
@@ -317,8 +335,9 @@ bp_err comparison_page_write(const comparison_results *results)
                 add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name,
                                       "score", comparison_score_title(results, c)));
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
-        add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
-                                   comparison_definition_text(results, one)));
+        if (is_shown(one->key))
+            add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
+                                       comparison_definition_text(results, one)));
     for (const comparison_plot *plot = plots; plot->name; plot++)
         add(drawings, plot_json(results, plot));
     json_t *page =

@@ -345,6 +345,7 @@ static void add_figures(json_t *rows, int *decimals, const char *kind, const cha
                error = k < 2 ? bp_json_number(figures, error_of_all) : NAN;
         char *figure = bp_report_figure(value, error, false), *digits;
 
+        (void)json_object_set_new(row, REALS[k][0], json_null());
         if (!figure)
             continue;
         if (decimals[k] < 0)
