@@ -18,11 +18,11 @@ except ImportError:
     h5py = numpy = None
 
 
-def figure(figures):
-    """A perplexity beside its error: three significant digits, and as many decimals as two digits of the error need."""
-    value, error = figures["perplexity"], figures["perplexity_stderr_documents"]
+def figure(figures, first=None):
+    """A perplexity with the decimals of its column's first one: three significant digits, and as many as two digits of the error need."""
+    value, error = ((first or figures)[key] for key in ("perplexity", "perplexity_stderr_documents"))
     decimals = max(0, 2 - math.floor(math.log10(value)), 1 - math.floor(math.log10(error)))
-    return f"{value:,.{decimals}f}"
+    return f"{figures['perplexity']:,.{decimals}f}"
 
 
 class ScorePage(ScoreFiles, JobTest):
@@ -81,8 +81,8 @@ class ScorePage(ScoreFiles, JobTest):
         summary = self.summary("whole")
         rows = {row[0]: row for row in page.rows}
         self.assertEqual(rows["all documents"][1:4], [f"{summary['documents']:,}", f"{summary['tokens']:,}", figure(summary)])
-        self.assertEqual(rows["valid"][3], figure(summary["corpora"]["valid"]))
-        self.assertEqual(rows["kind: a <b>"][3], figure(summary["labels"]["kind"]["a <b>"]))
+        self.assertEqual(rows["valid"][3], figure(summary["corpora"]["valid"], summary))
+        self.assertEqual(rows["kind: a <b>"][3], figure(summary["labels"]["kind"]["a <b>"], summary))
         self.assertNotIn("<b>", text)
         self.assertNotIn("<script", text)
         files = self.documents("whole")
