@@ -40,8 +40,7 @@ bool bp_explain_separates(const bp_explain_settings *settings, int32_t token)
 {
     if (!settings->separators)
         return token == settings->lead || token == settings->eod ||
-               token == settings->roles[BP_ROLE_SEP] || token == settings->roles[BP_ROLE_END] ||
-               (settings->info->reads_source && token == settings->info->start_token);
+               token == settings->roles[BP_ROLE_SEP] || token == settings->roles[BP_ROLE_END];
     for (const char *at = settings->separators; *at;) {
         char *end;
 

@@ -67,7 +67,7 @@ ROWS = [
     ("no number behind --skip-bad", JSONL + " --skip-bad=-1 {f}", {"f": lines({"text": "a"})}, 64, ["[command.bad_skip]"]),
     ("JSON lines in one list", JSONL + " {f}", {"f": b'[{"text": "a"}]\n'}, 65, ["[text.not_object]", "line 1"]),
     ("JSON lines that are indented over lines", JSONL + " {f}", {"f": b'{\n "text": "a"\n}\n'}, 65, ["[json.invalid]", "line 1"]),
-    ("JSON lines in UTF-16", JSONL + " {f}", {"f": '{"text": "a"}\n'.encode("utf-16")}, 65, ["[json.invalid]", "line 1"]),
+    ("JSON lines in UTF-16", JSONL + " {f}", {"f": '{"text": "a"}\n'.encode("utf-16")}, 65, ["[text.other_coding]", "UTF-16"]),
     ("JSON lines of nothing", JSONL + " {f}", {"f": b"\n \n"}, 65, ["[corpus.no_documents]"]),
     ("a surrogate alone in JSON lines", JSONL + " {f}", {"f": b'{"text": "\\ud800"}\n'}, 65, ["[json.invalid]", "line 1"]),
     # the tools' command lines

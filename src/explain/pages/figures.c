@@ -87,7 +87,7 @@ static const figure_words HEADS[] = {
      "A share of the weight, from 0 to 1. A head with most of its weight there does nothing."},
     {"separators", "Weight on separators",
      "A share of the weight, from 0 to 1: on tokens that divide or end texts, and the one before a "
-     "text. A head with most of its weight there does nothing."},
+     "text, or those of explain.separators. A head with most of its weight there does nothing."},
     {"previous", "Weight on the token before", "A share of the weight, from 0 to 1."},
     {"induction", "Weight on tokens after an earlier token like the one that looks (induction)",
      "A share of the weight, from 0 to 1, of tokens that occurred before in their text."},
