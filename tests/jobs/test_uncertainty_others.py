@@ -162,7 +162,7 @@ class UncertaintyOthers(test_finetune.TaskTest):
                 for rows in tables:
                     self.assertEqual([row[0] for row in rows], ["method", "one", *names])
                 figures = {head: [row[k] for row in rows[1:]] for rows in tables for k, head in enumerate(rows[0])}
-            self.assertEqual(figures["ECE"], [f"{summary['methods'][name]['ece']:.4g}" for name in ["one", *names[:count]]])
+            self.assertEqual(figures["ECE"], [f"{summary['methods'][name]['ece']:.4f}" for name in ["one", *names[:count]]])
             self.assertIn("Memory, MiB", figures)
         self.check_pdf(pathlib.Path(self.at("many"), "uncertainty"))
 
