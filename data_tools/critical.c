@@ -327,10 +327,10 @@ static void warn_of(const critical_test *test, const paired_row *rows, int64_t c
     }
     if (most->unpaired > 0)
         BP_WARN("surprisal.unpaired_items",
-                "%" PRId64 " items have a critical word in one of '%.100s' and '%.100s' only, and "
-                "are left out there: at --items; give each item in all conditions",
-                most->unpaired, test->between->values[most->one],
-                test->between->values[most->other]);
+                "%" PRId64 " item%s a critical word in one of '%.100s' and '%.100s' only: at "
+                "--items; left out there: give each item in all conditions",
+                most->unpaired, most->unpaired == 1 ? " has" : "s have",
+                test->between->values[most->one], test->between->values[most->other]);
     if (least->items < BP_FEW_DOCUMENTS)
         BP_WARN("surprisal.few_items",
                 "%" PRId64 " items are in both '%.100s' and '%.100s': at --items; there is no "

@@ -557,7 +557,10 @@ const bp_tool bp_tool_surprisal = {
              "with score.end=yes.\n"
              "With --between it prints a row a RUN and pair of conditions: means over items of "
              "the surprisal of the critical word, their difference with Student's t of paired "
-             "items, its 95 % interval, p, and p by Holm over all rows. An item's documents in "
+             "items, its 95 % interval, p, and p by Holm over all rows. Condition a of a pair is "
+             "the "
+             "one that comes first in the corpus, and the difference is a minus b. An item's "
+             "documents in "
              "one condition are averaged first.",
          .options = OPTIONS,
          .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"

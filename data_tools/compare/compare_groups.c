@@ -317,6 +317,16 @@ static void print_items(const between *b)
     printf(" tests their critical words.\n");
 }
 
+/* Documents that no row has, such as those of a corpus that was made without the label. */
+static int64_t without_label(const between *b)
+{
+    int64_t lack = 0;
+
+    for (int64_t d = 0; d < b->scores->documents; d++)
+        lack += b->label->codes[d] < 0;
+    return lack;
+}
+
 static void print_all(const between *b, const value_pair *pairs, int64_t n)
 {
     int width = 18;
@@ -328,6 +338,7 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
         bp_free(name);
     }
     char *note = b->clean.label ? clean_part_note(&b->clean) : NULL;
+    int64_t lack = without_label(b);
     char *known = score_folder_known(b->scores);
 
     put_side("scores", b->scores);
@@ -335,6 +346,12 @@ static void print_all(const between *b, const value_pair *pairs, int64_t n)
         printf("note: %s\n", known);
     if (note)
         printf("Clean: %s.\n", note);
+    if (lack > 0) {
+        printf("note: %" PRId64 " of %" PRId64 " documents have no label ", lack,
+               b->scores->documents);
+        put_clean(b->label->name, SIZE_MAX, "");
+        printf(", and are left out\n");
+    }
     bp_free(note);
     bp_free(known);
     printf("\n%*s %9s %12s %12s %12s\n", width, "", "documents", "perplexity", "bits/byte",

@@ -192,9 +192,10 @@ static void print_left_out(const pairing *all)
     if (all->unknown > 0)
         printf("note: %" PRId64 " questions without an answer or without a value are left out\n",
                all->unknown);
-    if (!json_equal(json_object_get(all->sides[A].summary, "convention"),
-                    json_object_get(all->sides[B].summary, "convention")))
-        printf("note: A and B differ in context, prefix or precision\n");
+    char *differs = answers_differences(all->sides[A].summary, all->sides[B].summary);
+    if (differs)
+        printf("note: A and B differ in %s\n", differs);
+    bp_free(differs);
 }
 
 static void print_table(const pairing *all, const char *figure)

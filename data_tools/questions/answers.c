@@ -1,6 +1,7 @@
 /* The results of question sets, for table and compare. */
 #include "questions/answers.h"
 
+#include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/mem.h"
@@ -182,4 +183,36 @@ void answers_clear(answers *all)
     bp_free(all->lines_path);
     bp_free(all->summary_path);
     *all = (answers){0};
+}
+
+/* A context of 0 has no limit, as that of n-gram models. */
+static void put_setting(bp_buffer *out, const json_t *value)
+{
+    if (json_is_string(value))
+        bp_buffer_printf(out, "%s", json_string_value(value));
+    else if (json_integer_value(value) > 0)
+        bp_buffer_printf(out, "%lld", (long long)json_integer_value(value));
+    else
+        bp_buffer_printf(out, "none");
+}
+
+char *answers_differences(const json_t *summary, const json_t *other)
+{
+    static const char *const KEYS[] = {"context", "prefix", "precision"};
+    const json_t *of[] = {json_object_get(summary, "convention"),
+                          json_object_get(other, "convention")};
+    bp_buffer out = {0};
+
+    for (size_t k = 0; k < sizeof KEYS / sizeof KEYS[0]; k++) {
+        const json_t *values[] = {json_object_get(of[0], KEYS[k]), json_object_get(of[1], KEYS[k])};
+
+        if (json_equal(values[0], values[1]))
+            continue;
+        bp_buffer_printf(&out, "%s%s (", out.bytes > 0 ? ", " : "", KEYS[k]);
+        put_setting(&out, values[0]);
+        bp_buffer_printf(&out, " and ");
+        put_setting(&out, values[1]);
+        bp_buffer_printf(&out, ")");
+    }
+    return out.bytes > 0 ? bp_buffer_take(&out) : NULL;
 }

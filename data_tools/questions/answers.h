@@ -37,3 +37,7 @@ bool answers_are_at(const char *given);
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT not of questions, or damaged. */
 bp_err answers_load(answers *all, const char *given, bool lines);
 void answers_clear(answers *all);
+
+/** What differs in how two models were asked, with both values: "context (64 and none), precision
+ * (f32 and bf16)"; NULL: nothing. Owns: bp_free(). */
+char *answers_differences(const json_t *summary, const json_t *other);

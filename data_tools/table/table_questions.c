@@ -107,14 +107,17 @@ static void add_note(question_table *table)
 {
     const json_t *first = table->models[0].summary;
     bp_buffer note = {0};
-    bool settings = false, questions = false;
+    bool questions = false;
 
     for (int64_t m = 0; m < table->count; m++) {
         const json_t *summary = table->models[m].summary, *all = json_object_get(summary, "all");
         int64_t ties = table->figure == ACC ? json_integer_value(json_object_get(all, "ties")) : 0;
 
-        settings = settings || !json_equal(json_object_get(summary, "convention"),
-                                           json_object_get(first, "convention"));
+        char *differs = answers_differences(first, summary);
+        if (differs)
+            add_sentence(&note, bp_sprintf("%s and %s differ in %s.", table->names[0],
+                                           table->names[m], differs));
+        bp_free(differs);
         for (int64_t r = 0; r < table->row_count; r++)
             questions =
                 questions ||
@@ -132,8 +135,6 @@ static void add_note(question_table *table)
     }
     if (questions)
         add_sentence(&note, bp_strdup("The models were asked other questions."));
-    if (settings)
-        add_sentence(&note, bp_strdup("The models differ in context, prefix or precision."));
     if (note.bytes > 0) {
         bp_buffer_add(&note, "", 1);
         table->note = bp_buffer_take(&note);

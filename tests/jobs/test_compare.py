@@ -288,6 +288,8 @@ class Compare(JobTest):
             by[figure] = {frozenset((r["harder"], r["easier"])): r for r in pairs}
             order = sorted(want, key=lambda value: -want[value][0])
             self.assertEqual([(r["harder"], r["easier"]) for r in pairs], [(a, b) for k, a in enumerate(order) for b in order[k + 1:]])
+            lack = sum(value is None for value in columns["genre"])
+            self.assertEqual(f"note: {lack} of {len(columns['nll'])} documents have no label genre, and are left out" in out, lack > 0)
             lines = [line for line in out.splitlines() if line.split("  ")[0] in order]
             self.assertEqual([line.split("  ")[0] for line in lines], order)
             tested = [r for r in pairs if r["p_value"]]

@@ -370,6 +370,7 @@ class Questions(JobTest):
         self.assert_warning(result, "[table.answers]", "12 of 12")
         self.asked("far-model", path=path)
         self.assert_error(self.compared(self.at("far-counts"), self.at("far-model")), 65, "[compare.no_questions]")
+        self.assertRegex(self.table(self.at("far-counts"), self.at("far-model"), "--form", "markdown").out, r"differ in context \(\w+ and \w+\)")
 
     def test_what_is_no_question_is_refused(self):
         good = [json.dumps(question) for question in self.questions[:4]]

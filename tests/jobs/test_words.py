@@ -79,6 +79,12 @@ class Words(JobTest):
             result = self.check(f"{key}=1", "score.model=x", f"score.corpus={expected}", job="score")
             self.assert_error(result, 78, "[config.unknown_key]", f"use {expected} ")
 
+    def test_words_of_programs_that_generate(self):
+        for word, key in (("lenpen", "generate.length_penalty"), ("max_new_tokens", "generate.tokens"), ("num_beams", "generate.beams"), ("num_return_sequences", "generate.samples")):
+            result = self.check(f"generate.{word}=1", "generate.model=x", "generate.prompts=x", job="generate")
+            self.assert_error(result, 78, "[config.unknown_key]", f"use {key}")
+        self.assert_error(self.check("train.bsz=1"), 78, "[config.unknown_key]", "train.batch")
+
     def test_misspelled_keys_still_name_the_nearest(self):
         for key, expected in (("model.widht", "model.width"), ("train.stesp", "train.steps"), ("mesh.tensro", "mesh.tensor")):
             self.assert_error(self.check(f"{key}=1"), 78, "[config.unknown_key]", expected)

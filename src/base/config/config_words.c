@@ -22,11 +22,11 @@ const config_word config_words[] = {
      "optimizer.clip", NULL},
 
     /* steps, batches, epochs */
-    {"max_steps num_steps total_steps train_steps max_iters train_iters "
+    {"max_steps max_update num_steps total_steps train_steps max_iters train_iters "
      "num_iterations iterations iters",
      "train.steps", NULL},
     {"epochs epoch num_epochs n_epochs max_epochs num_train_epochs", "train.epochs", NULL},
-    {"batch_size global_batch_size train_batch_size total_batch_size", "train.batch",
+    {"batch_size bsz global_batch_size train_batch_size total_batch_size", "train.batch",
      "sequences a step over all ranks"},
     {"per_device_train_batch_size per_gpu_train_batch_size", "mesh.micro_batch train.batch",
      "sequences at once on a rank, and a step over all ranks"},
@@ -67,6 +67,16 @@ const config_word config_words[] = {
     {"ngram.discount ngram.kind", "ngram.smoothing", NULL},
     {"uncertainty.alpha uncertainty.conformal_alpha conformal_alpha", "uncertainty.coverage",
      "1 - alpha"},
+
+    /* what is generated */
+    {"lenpen length_pen len_penalty", "generate.length_penalty", NULL},
+    {"max_new_tokens max_gen_len", "generate.tokens", "new tokens of a text"},
+    {"num_beams n_beams beam_size beam_width beam num_beam", "generate.beams",
+     "with generate.strategy=beam"},
+    {"num_return_sequences num_samples n_samples nbest", "generate.samples",
+     "with generate.strategy=sample; a search writes generate.beams texts"},
+    {"do_sample sampling", "generate.strategy", "sample"},
+    {"no_repeat_ngram_size", "generate.no_repeat_ngram", NULL},
 
     {"score.entropy", NULL,
      "bagpipe explain with explain.methods=lens has the entropy of each next token"},
