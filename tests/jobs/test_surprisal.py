@@ -218,7 +218,7 @@ class Surprisal(JobTest):
                 of[model, row["condition"], row["item"]][row["document"]] += float(row["surprisal_" + model])
         result = run([program("bagpipe-data"), "surprisal", *runs, "--critical", "critical", "--between", "condition", "--items", "item"])
         self.assertEqual(result.status, 0, str(result))
-        self.assert_warning(result, "[surprisal.unpaired_items]", "1 items")
+        self.assert_warning(result, "[surprisal.unpaired_items]", "1 item has")
         self.assert_warning(result, "[surprisal.different_words]", "7 items", "'short' and 'long'", "'here' and 'certainly' of item")  # of positions that an added word shifts
         table = list(csv.DictReader(io.StringIO(result.out)))
         self.assertEqual([(row["model"], row["a"], row["b"]) for row in table],
