@@ -24,7 +24,7 @@ def rows(path, fields):
 
 def keys_of_all_jobs():
     found = set()
-    for job in ("pretrain", "ensemble", "score", "uncertainty", "bench"):
+    for job in ("pretrain", "ensemble", "score", "generate", "uncertainty", "bench"):
         out = run([program("bagpipe"), job, "--help"]).out
         found.update(re.findall(r"^ +([a-z]+\.[a-z0-9_]+)\b", out, re.M))
     return found
