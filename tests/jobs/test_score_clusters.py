@@ -236,6 +236,16 @@ class ScoreClusters(test_finetune.TaskTest):
         plain = run([program("bagpipe"), "pretrain", self.at("lm.ini"), f"run.dir={self.at('no-bag')}", "corpus.cluster=topic", "train.steps=1", *GPT])
         self.assert_warning(plain, "[config.unused_key]", "corpus.cluster")
 
+    def test_documents_out_of_another_bag_are_warned_of(self):
+        self.must(["bagpipe", "pretrain", self.at("lm.ini"), f"run.dir={self.at('bag')}", f"corpus.train={self.corpora}", "corpus.resample=bag",
+                   "corpus.cluster=source", *GPT])
+        for ranks in (0, 2):
+            other = self.score(f"other-bag{ranks}", self.at("bag"), "score.select=out_of_bag", ranks=ranks)
+            self.assert_warning(other, "[score.other_bag]", "corpus.cluster = source", "none")
+            same = self.score(f"same-bag{ranks}", self.at("bag"), "score.select=out_of_bag", "corpus.cluster=source", ranks=ranks)
+            self.assertEqual(same.status, 0, str(same))
+            self.assertNotIn("[score.other_bag]", str(same))
+
     def test_what_can_not_be_clustered_is_refused(self):
         for ranks in (0, 2):
             self.assert_error(self.score("none", self.at("lm"), "score.cluster=book", ranks=ranks), 65, "[label.unknown]", "it has", "--label book")

@@ -14,6 +14,7 @@
 #include "mesh/collective.h"
 #include "models/network/weights.h"
 #include "models/open.h"
+#include "run/run_compare.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -174,6 +175,28 @@ static void warn_of_settings(const scorer *self)
                     : "neither corpus nor model names an end-of-document token");
 }
 
+/* The run of the model may have drawn its bag by another label: then documents of the bag are
+ * scored as if they were out of it. Nothing is known of a model that is no run. On the coordinator.
+ */
+static void warn_of_bag(const scorer *self)
+{
+    const char *model = bp_score_keys_of(self->config)->model,
+               *label = bp_score_keys_of(self->config)->bag_cluster;
+    run_pairs pairs = {0};
+    bp_err err = bp_run_pairs_read(&pairs, model);
+    const char *resample = err == BP_OK ? bp_run_pairs_find(&pairs, "corpus.resample") : NULL,
+               *drawn = err == BP_OK ? bp_run_pairs_find(&pairs, "corpus.cluster") : NULL;
+
+    label = label ? label : "";
+    drawn = drawn ? drawn : "";
+    if (resample && strcmp(resample, "bag") == 0 && strcmp(drawn, label) != 0)
+        BP_WARN("score.other_bag",
+                "the bag of %s has corpus.cluster = %s, but here it is %s, so documents of the bag "
+                "may be scored: at score.select; give corpus.cluster of that run",
+                model, drawn[0] ? drawn : "none", label[0] ? label : "none");
+    bp_run_pairs_clear(&pairs);
+}
+
 /* A corpus without an end-of-document token leaves it to the model. */
 static bp_err load_corpus(scorer *self)
 {
@@ -194,6 +217,8 @@ static bp_err load_corpus(scorer *self)
     bp_score_resolve_ends(self->config, eod >= 0 ? eod : self->info.eod_id,
                           bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
     warn_of_settings(self);
+    if (self->mesh->coordinates && selects(self))
+        warn_of_bag(self);
     if (self->mesh->coordinates && !self->method && !self->planned && !selects(self) &&
         !bp_score_keys_of(self->config)->states) /* a datastore may well be of the training text */
         self->known = bp_training_text_warn(bp_score_keys_of(self->config)->model, self->corpus);
