@@ -43,6 +43,7 @@ class Scale(JobTest):
             result = self.plan("--ranks", "4", "--nodes", "4", f"math.threads={threads}")
             self.assertIn(f"of ranks with {threads} thread", result.out)
             self.assertEqual(f"{said} (measured on the" in result.out, turns, str(result))
+            self.assertIn(f"memory {8 * threads:.3g} GB/s a rank", self.plan("--ranks", "4", "--nodes", "4", f"math.threads={threads}", network=()).out)
 
     def test_meshes_are_listed_with_what_bounds_them(self):
         result = self.plan("--ranks", "8", "--nodes", "4", "mesh.pipeline=2")

@@ -2,6 +2,7 @@
 #include "train/loop/scale_plan.h"
 
 #include "base/mem.h"
+#include "math/threads.h"
 #include "mesh/mesh_search.h"
 #include "train/scale/step_json.h"
 
@@ -224,6 +225,8 @@ bp_err bp_scale_plan_find(bp_scale_plan *plan, const trainer *self, const bp_pla
     err = bp_network_rates_read(&plan->rates, asked->network);
     if (err != BP_OK)
         return err;
+    if (!asked->network) /* the default is that of a core */
+        plan->rates.memory_bandwidth *= bp_math_threads();
     find_flops(plan, self);
     find_files(plan, self);
     plan->rows = bp_alloc("scale.plan", ROWS_MOST, sizeof *plan->rows);
