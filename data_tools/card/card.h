@@ -4,7 +4,6 @@
 
 #include "base/config/json.h"
 #include "base/err.h"
-#include "run/status/run_history.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,8 +32,10 @@ void card_fact(json_t *list, const char *name, const char *format, ...)
 /** Append a line to data.LIST, which is created if necessary. */
 void card_line(card *self, const char *list, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** The open questions of a model, those that no file answers. */
-void card_questions(card *to, bool is_trained);
+/** Append the open questions of a model or a corpus to data.open: those that no file and no option
+ * answers. */
+void card_model_questions(card *self, bool is_trained);
+void card_corpus_questions(card *self);
 /** The list data.NAME, created if necessary. Borrowed. */
 json_t *card_list(card *self, const char *name);
 /** A number with its interval, "1.52 (1.49 to 1.55)"; "" if it is null. Free with bp_free(). */
@@ -50,10 +51,6 @@ bp_err card_corpus(card *self);
 /** Add a folder of results: of score, generate, uncertainty, explain, or a report. Errors:
  * BP_ERR_FORMAT it is not one of these, or is of another model; those of bp_json_load. */
 bp_err card_results(card *self, const char *folder);
-
-/** The run.json that has the processor and threads: of an ensemble that of its first member, which
- * computed; the run's own `record` if there is none. New reference. */
-json_t *card_machine(const char *run, json_t *record, const bp_history *history);
 
 /** Append facts of the files of a corpus to a list of {"facts"}: documents, tokens, sources,
  * hashes. */

@@ -238,28 +238,6 @@ static const char *size_of(int64_t documents)
     return names[k];
 }
 
-static void add_questions(card *self)
-{
-    static const char *const questions[] = {
-        "**Motivation**: for what was it made, by whom, and who paid for it?",
-        "**Language**: which languages does it have? (`--language`)",
-        "**License**: under which terms may it be used and passed on? (`--license`)",
-        "**Composition**: is it a sample of something larger? Is something missing? Are there "
-        "errors, offensive texts, data of people who can be identified?",
-        "**Collection**: how were the texts collected, by whom, over what time? Were people asked, "
-        "and can they withdraw? Was it reviewed?",
-        "**Preprocessing**: what was done to the texts before bagpipe read them? Are the raw ones "
-        "kept?",
-        "**Uses**: for what was it used so far? For what must it not be used?",
-        "**Distribution**: who gets it, when and how?",
-        "**Maintenance**: who answers questions, mends errors and removes texts on request?"};
-
-    for (size_t k = 0; k < sizeof questions / sizeof questions[0]; k++)
-        if (!(strstr(questions[k], "--license") && json_object_get(self->data, "license")) &&
-            !(strstr(questions[k], "--language") && json_object_get(self->data, "language")))
-            card_line(self, "open", "%s", questions[k]);
-}
-
 static bp_err add_columns(card *self, bp_corpus_file *file, json_t *composition)
 {
     const bp_corpus_info *info = bp_corpus_file_info(file);
@@ -328,7 +306,7 @@ bp_err card_corpus(card *self)
     (void)json_object_set_new(self->data, "name", card_text(name));
     (void)json_object_set_new(self->data, "yaml_name", card_yaml(name));
     (void)json_object_set_new(self->data, "size", card_yaml(size_of(info->documents)));
-    add_questions(self);
+    card_corpus_questions(self);
     bp_corpus_file_close(&file);
     return err;
 }

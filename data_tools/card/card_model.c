@@ -1,5 +1,4 @@
-/* The facts of a trained model: run.json, config.ini, metrics.jsonl, the manifest, corpora.
- */
+/* The facts of a trained model: run.json, config.ini, metrics.jsonl, the manifest, corpora. */
 #include "card.h"
 
 #include "base/buffer.h"
@@ -37,6 +36,22 @@ typedef struct subject {
 
 /* ---- where it came from ---- */
 
+/* The run.json that has the processor and threads: of an ensemble that of its first member, which
+ * computed; else `record`. New reference. */
+static json_t *machine_of(const char *run, json_t *record, const bp_history *history)
+{
+    json_t *out = NULL;
+
+    if (history->curve_count > 1) {
+        const bp_path member = bp_path_in(bp_path_in(run, "members").text, history->curves[0].name),
+                      path = bp_path_in(member.text, "run.json");
+
+        if (bp_path_exists(path.text) && bp_json_load_plain(&out, path.text, RECORD_LIMIT) != BP_OK)
+            out = NULL;
+    }
+    return out ? out : json_incref(record);
+}
+
 /* A run folder is it, or has it among its checkpoints. */
 static bp_err find_run(subject *self)
 {
@@ -69,7 +84,7 @@ static bp_err find_run(subject *self)
         self->has_history = err == BP_OK;
     }
     if (err == BP_OK)
-        self->machine = card_machine(self->run, self->record, &self->history);
+        self->machine = machine_of(self->run, self->record, &self->history);
     return err;
 }
 
@@ -553,7 +568,7 @@ static void add_all(subject *self, json_t *details)
     (void)json_object_set_new(
         self->card->data, "has_datasets",
         json_boolean(json_array_size(json_object_get(self->card->data, "datasets"))));
-    card_questions(self->card, self->record != NULL);
+    card_model_questions(self->card, self->record != NULL);
 }
 
 bp_err card_model(card *self)

@@ -149,26 +149,3 @@ const char *card_library(const char *kind, bool ensemble)
             return "transformers";
     return "bagpipe";
 }
-
-void card_questions(card *to, bool is_trained)
-{
-    static const char *const questions[] = {
-        "**Developed by**, funded by, shared by: who made the model, and who pays for it?",
-        "**License**: under which terms may the weights be used? (`--license`)",
-        "**Language**: which languages does the training text have? (`--language`)",
-        "**Intended use**: for what is it meant, and for what must it not be used?",
-        "**Bias and harm**: which groups of people may be treated worse by its predictions?",
-        "**Training data**: may the texts be used for this? Do their authors know?",
-        "**Environment**: in which region did it run, with what electricity, after what searches?",
-        "**Citation and contact**: how is it cited, and who answers questions?"};
-
-    for (size_t k = 0; k < sizeof questions / sizeof questions[0]; k++)
-        if (!(strstr(questions[k], "--license") && json_object_get(to->data, "license")) &&
-            !(strstr(questions[k], "--language") && json_object_get(to->data, "language")))
-            card_line(to, "open", "%s", questions[k]);
-    if (!is_trained)
-        card_line(
-            to, "open",
-            "**Training**: how was it trained, on which text, with which keys? The checkpoint "
-            "was imported, or its run is not here.");
-}
